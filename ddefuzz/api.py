@@ -22,8 +22,8 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.keys.case import Checked as KeyReport
 from ddefuzz.keys.case import Options as KeyOptions
-from ddefuzz.oracles.key_check import PROPERTY_SECONDS
-from ddefuzz.oracles.key_check import check_key as checked_key
+from ddefuzz.oracles.keys import PROPERTY_SECONDS
+from ddefuzz.oracles.keys import check_key as checked_key
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import BY_DEFAULT, NAMES, OF_PROGRAMS, check_choice
 from ddefuzz.program.model import Program

@@ -7,11 +7,17 @@ DdefuzzError                3  an internal error of ddefuzz, unless a subclass s
 │   └── DatabaseError       4  unreachable, read-only, corrupt, full, too new
 │       └── RowError        4  one row that does not fit the records
 └── NothingRanError         5  the selection was empty
+
+In a `refusals` block a command goes on without rows of the input that cannot be used (a case that cannot be built, a
+damaged row of the database), and names them in the end. Elsewhere the first one raises.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 EXIT_OK = 0
 EXIT_FOUND = 1
@@ -92,3 +98,42 @@ def unsupported_by(error: BaseException, doing: str) -> UnsupportedError | None:
         return None
     where = f" ({error.filename})" if error.filename else ""
     return UnsupportedError(f"{doing}: {error.strerror}{where}, expected {_LIMITED[error.errno]}")
+
+
+MOST_SAID = 20
+"""How many rows are named."""
+
+_refused: ContextVar[dict[str, int] | None] = ContextVar("refused", default=None)
+
+
+@contextmanager
+def refusals() -> Iterator[dict[str, int]]:
+    """Note rows instead of raising. What is noted is the line about each row, and the exit code of its error."""
+    noted: dict[str, int] = {}
+    token = _refused.set(noted)
+    try:
+        yield noted
+    finally:
+        _refused.reset(token)
+
+
+def refuse(error: DdefuzzError) -> None:
+    """Note a row that is left out. Raises the error outside of a `refusals` block."""
+    noted = _refused.get()
+    if noted is None:
+        raise error
+    noted[str(error)] = error.exit_code
+
+
+def refused() -> tuple[str, ...]:
+    """What was noted so far."""
+    return tuple(_refused.get() or ())
+
+
+def lines_of(noted: Mapping[str, int]) -> Iterator[str]:
+    """A line for each row, with how many there are."""
+    for number, said in enumerate(noted, 1):
+        if number > MOST_SAID:
+            yield f"left out: {len(noted) - MOST_SAID} more"
+            return
+        yield f"left out ({number} of {len(noted)}): {said}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from ddefuzz.generate.draw import drawn_programs
 from ddefuzz.generate.profiles import profile_named
-from ddefuzz.generate.strategies import drawn_programs
 from ddefuzz.program.model import Program
 
 __all__ = ["programs"]

@@ -14,7 +14,7 @@ import rich_click as click
 from ddefuzz.cli.options import URL, db_option, jobs_option, stages_option
 from ddefuzz.cli.output import LiveLine, Output, OutputFile, deliver, output_options, page_writers
 from ddefuzz.execute.scratch import scratch_folder
-from ddefuzz.generate.origin import CAPTURES
+from ddefuzz.generate.profiles import CAPTURES
 from ddefuzz.show.blocks import Block
 from ddefuzz.show.html import require_chart, svg
 

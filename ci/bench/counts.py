@@ -16,8 +16,7 @@ from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
 from ddefuzz.keys.case import Options
-from ddefuzz.keys.dispatch import Dispatch
-from ddefuzz.keys.key import Key, paths
+from ddefuzz.keys.key import Dispatch, Key, paths
 from ddefuzz.show.blocks import prose, table
 from ddefuzz.sweep.recompile_worker import REFERENCES, sequenced
 

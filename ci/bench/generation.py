@@ -13,11 +13,9 @@ from ci.bench.command import Result, Session
 from ddefuzz.campaign.tasks import CaseResult, CaseTask, run_case
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import EXPLICIT, Stage
-from ddefuzz.generate.draw import drawn_case, generator_key
+from ddefuzz.generate.draw import Drawn, drawn_case, generator_key
 from ddefuzz.generate.lockstep import REFUSALS, tolerant_eager
-from ddefuzz.generate.origin import CAPTURES
-from ddefuzz.generate.profiles import PROFILES, profile_named
-from ddefuzz.generate.strategies import Drawn
+from ddefuzz.generate.profiles import CAPTURES, PROFILES, profile_named
 from ddefuzz.ops.catalogue import DRAWN
 from ddefuzz.program.evaluate import evaluate, materialize, run_step
 from ddefuzz.program.model import Binary, Call, Constant, Name, Program, Unary, functions_in, names_in, walk

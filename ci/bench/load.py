@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import func, select
 
 from ci.bench.command import Result, Session
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import EXIT_FOUND

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from ddefuzz.classify.anchor import callee
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.chain import op_name
-from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.signature import Signature
 from ddefuzz.classify.site import user_frame
 from ddefuzz.coverage.ledger import SiteRecord

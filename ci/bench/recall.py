@@ -43,7 +43,7 @@ from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan, parse_budget
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.cli.output import stop_on_interrupt
 from ddefuzz.cli.run import campaign_progress
 from ddefuzz.coverage.ledger import SiteRecord

@@ -11,14 +11,21 @@ import torch
 
 from ddefuzz.answers.model import NOT_JUDGED, Control, ControlOutcome
 from ddefuzz.classify.chain import lasting
-from ddefuzz.classify.failure import Failure
-from ddefuzz.classify.kind import decisive
+from ddefuzz.classify.failure import Failure, decisive
 from ddefuzz.execute.observe import captured_output
 from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, STAGES, ProgramSubject, Run, Runner
 from ddefuzz.instrument import torch_api
-from ddefuzz.minimize.facts import Inspect, Scalar, StandIn
 from ddefuzz.minimize.order import operations
-from ddefuzz.minimize.rewrite import fresh_name, newly_dead_dropped, tidy, with_value, without_steps
+from ddefuzz.minimize.rewrite import (
+    Inspect,
+    Scalar,
+    StandIn,
+    fresh_name,
+    newly_dead_dropped,
+    tidy,
+    with_value,
+    without_steps,
+)
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.program import look
 from ddefuzz.oracles.table import oracle_of, row_of

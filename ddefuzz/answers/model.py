@@ -10,8 +10,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.classify.chain import title_of
-from ddefuzz.classify.failure import Failure
-from ddefuzz.classify.kind import decisive
+from ddefuzz.classify.failure import Failure, decisive
 from ddefuzz.classify.signature import Site, Verdict
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.oracles.table import row_of

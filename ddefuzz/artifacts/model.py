@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.classify.classify import Classified
-from ddefuzz.classify.kind import decisive
+from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.failure import decisive
 from ddefuzz.classify.site import user_frame
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Outcome, Semantics, Stage, Subject
 from ddefuzz.execute.worker import late
@@ -185,7 +185,7 @@ def make(task: MakeTask) -> Made:
 
 def find_breaks(subject: Subject) -> Broken:
     """Compile with fullgraph=False."""
-    result: Broken = late("ddefuzz.artifacts.breaks").find_breaks(subject)
+    result: Broken = late("ddefuzz.artifacts.made").find_breaks(subject)
     return result
 
 

@@ -38,15 +38,15 @@ from ddefuzz.findings.model import Sighting, sighting, slim
 from ddefuzz.generate.draw import generator_key
 from ddefuzz.generate.make import program_of
 from ddefuzz.generate.opinfo import entries
-from ddefuzz.generate.origin import Draw
+from ddefuzz.generate.profiles import Draw
 from ddefuzz.instrument.torch_api import require
 from ddefuzz.internal import guarded
 from ddefuzz.keys.case import Tensors, is_key, parse_key, print_key
 from ddefuzz.keys.properties import PROPERTIES, smallest_of
 from ddefuzz.minimize.eager import deprecated, inspect, inspector
-from ddefuzz.minimize.facts import StandIn
 from ddefuzz.minimize.minimizer import minimize
 from ddefuzz.minimize.order import operations
+from ddefuzz.minimize.rewrite import StandIn
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import table
 from ddefuzz.oracles.program import CAPTURE, Judged, Suspect, judge_program, observe, shows

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Stage
-from ddefuzz.generate.origin import HOW, SHORT, Again, Draw, How, Mutate, Origin, Respell, Sample, Single, name_of
+from ddefuzz.generate.profiles import HOW, SHORT, Again, Draw, How, Mutate, Origin, Respell, Sample, Single, name_of
 from ddefuzz.generate.variants import UNBACKED_FORMS
 from ddefuzz.instrument.events import Place
 from ddefuzz.ops.catalogue import GROUPS, OPS

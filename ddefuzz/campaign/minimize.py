@@ -24,8 +24,8 @@ from ddefuzz.campaign.tasks import (
     smallest_so_far,
     suspected,
 )
+from ddefuzz.classify.evidence import failing_ops
 from ddefuzz.classify.failure import Failure
-from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, Lost, Pool

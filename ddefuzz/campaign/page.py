@@ -20,7 +20,7 @@ from ddefuzz.files import leads_to_file
 from ddefuzz.findings.model import Finding
 from ddefuzz.program.sizes import CALL_SIZES
 from ddefuzz.show.blocks import Block, Commands, Inline, Invocation, Items, Row, Span, counted, table
-from ddefuzz.show.facts import VERDICTS, verdicts_line
+from ddefuzz.show.evidence import VERDICTS, verdicts_line
 from ddefuzz.show.findings import (
     numbers,
     result_of,

@@ -12,7 +12,7 @@ from ddefuzz.campaign.tasks import CaseTask
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, Semantics, Stage
 from ddefuzz.findings.textform import NONE, Now
-from ddefuzz.generate.origin import CAPTURES, Draw
+from ddefuzz.generate.profiles import CAPTURES, Draw
 from ddefuzz.oracles.oracle import Oracle, OwnStage
 from ddefuzz.oracles.program import CAPTURE, Suspect, called_of
 from ddefuzz.oracles.table import ORACLES, calls_of, own_stage

@@ -16,7 +16,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger, reached
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, refuse
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
     EXPLICIT,
@@ -41,7 +41,6 @@ from ddefuzz.oracles import table
 from ddefuzz.oracles.program import CAPTURE, Trial, Tried, check_case, judge_run, tried_of
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import Case, digest, print_program, read_program
-from ddefuzz.refusals import refuse
 
 
 class CaseFile(NamedTuple):

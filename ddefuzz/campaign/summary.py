@@ -15,7 +15,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.coverage.ledger import Ledger, SiteCount
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, Observation, Stage
-from ddefuzz.generate.origin import name_of
+from ddefuzz.generate.profiles import name_of
 from ddefuzz.oracles.table import row_of
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 

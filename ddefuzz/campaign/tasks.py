@@ -20,7 +20,7 @@ from ddefuzz.execute.pool import Future, Lost, lost_observation
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting, sighting
-from ddefuzz.generate.origin import Draw, Origin
+from ddefuzz.generate.profiles import Draw, Origin
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.program import CAPTURE, Suspect, tried_of
 from ddefuzz.oracles.table import stages as every_stage

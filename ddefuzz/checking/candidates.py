@@ -39,7 +39,7 @@ from ddefuzz.checking.edits import (
 from ddefuzz.checking.patch import InputDim, Interface
 from ddefuzz.checking.problems import NUMBERS, full_path, own_line
 from ddefuzz.classify.anchor import python_anchor
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.instrument import torch_api

@@ -21,9 +21,9 @@ from ddefuzz.checking.patch import Advice, Candidate, Interface, TrialResult, Tr
 from ddefuzz.checking.problems import CaseRuns, Problem, failures_of, problems_of, summary, torch_itself
 from ddefuzz.checking.report import CaptureResult, Offer, Report, captures_of, failed
 from ddefuzz.checking.search import advise, may_help
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.chain import lasting
-from ddefuzz.classify.classify import Classified
-from ddefuzz.classify.kind import decisive
+from ddefuzz.classify.failure import decisive
 from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.execute.limit import check_seconds
 from ddefuzz.execute.pool import NO_MEMORY, Future, Lost, Pool, lost_observation

@@ -14,9 +14,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.answers.model import Control, data_dependent
-from ddefuzz.classify.classify import Classified
-from ddefuzz.classify.failure import Kind
-from ddefuzz.classify.kind import GUARD_EXCEPTIONS
+from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.failure import GUARD_EXCEPTIONS, Kind
 from ddefuzz.classify.plumbing import is_framework, is_python_plumbing
 from ddefuzz.classify.signature import USER_CODE
 from ddefuzz.classify.site import inside_tracer, user_frame

@@ -46,7 +46,7 @@ from ddefuzz.show.blocks import (
     counted,
     table,
 )
-from ddefuzz.show.facts import verdicts_line
+from ddefuzz.show.evidence import verdicts_line
 from ddefuzz.show.html import html
 from ddefuzz.show.record import Report as Record
 from ddefuzz.show.record import Result, Rule

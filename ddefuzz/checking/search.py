@@ -35,7 +35,7 @@ from ddefuzz.checking.patch import (
     wrapper,
 )
 from ddefuzz.checking.problems import error_of, loop_of, own_line, package_of, summary
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
 from ddefuzz.files import real_path
 from ddefuzz.instrument.events import PROGRAM_FILE

@@ -16,14 +16,13 @@ from ddefuzz.checking.check import START_SECONDS, Executor, Progress, Target, de
 from ddefuzz.checking.edits import ChangeKind
 from ddefuzz.checking.problems import failures_of, package, problems_of
 from ddefuzz.checking.search import Search, may_help
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, refuse, refused
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage, Subject
 from ddefuzz.execute.worker import late
 from ddefuzz.files import append, is_file, read_text
 from ddefuzz.internal import guarded, noted
 from ddefuzz.oracles.capture import KINDS
-from ddefuzz.refusals import refuse, refused
 from ddefuzz.show.blocks import Block, Heading, Items, prose, table
 
 SCHEMA = "ddefuzz.study/3"

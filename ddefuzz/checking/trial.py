@@ -17,10 +17,9 @@ import torch
 from ddefuzz.checking.patch import CLASS, DECIDED, Candidate, ChangedFile, Comparison, InputDim, Interface, TrialResult
 from ddefuzz.checking.problems import full_path
 from ddefuzz.execute.exercise import differences, filled_memory
-from ddefuzz.execute.observe import captured_output, observe_in
+from ddefuzz.execute.observe import captured_output, exchanged, observe_in
 from ddefuzz.execute.prepared import Prepared, UnbackedDim, leaf_names, leaves_of, parameter_names, with_leaves
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage, Subject
-from ddefuzz.execute.source_change import exchanged
 from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import message_of, prepare, seed
 from ddefuzz.instrument.events import PROGRAM_FILE

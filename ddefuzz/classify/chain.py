@@ -15,11 +15,19 @@ from typing import NamedTuple
 
 from ddefuzz.classify.aliases import decision, outlined
 from ddefuzz.classify.anchor import callee, native_anchor, python_anchor, short_anchor
-from ddefuzz.classify.cxx import caller, function_name, quoted_site
-from ddefuzz.classify.kind import decisive
+from ddefuzz.classify.failure import decisive
 from ddefuzz.classify.plumbing import is_framework, is_python_plumbing
 from ddefuzz.classify.signature import INDUCTOR_CODE, Site
-from ddefuzz.classify.site import USER_SITE, inside_tracer, python_site, site, user_frame
+from ddefuzz.classify.site import (
+    USER_SITE,
+    caller,
+    function_name,
+    inside_tracer,
+    python_site,
+    quoted_site,
+    site,
+    user_frame,
+)
 from ddefuzz.execute.protocol import ExceptionInfo, Observation
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame

@@ -11,13 +11,11 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.classify.anchor import callee, python_anchor
-from ddefuzz.classify.classify import Classified
-from ddefuzz.classify.cxx import function_name, native_call
-from ddefuzz.classify.failure import Failure
-from ddefuzz.classify.kind import decisive
-from ddefuzz.classify.op import failing_ops
+from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.evidence import failing_ops
+from ddefuzz.classify.failure import Failure, decisive
 from ddefuzz.classify.plumbing import is_framework
-from ddefuzz.classify.site import inside_tracer
+from ddefuzz.classify.site import function_name, inside_tracer, native_call
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Ended
 from ddefuzz.instrument.events import Frame, Raised

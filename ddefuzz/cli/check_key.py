@@ -19,7 +19,7 @@ from ddefuzz.findings.model import sighting
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.keys.case import Checked, KeyCase, Options, SizeParts, StrideParts, print_key
 from ddefuzz.oracles import keys
-from ddefuzz.oracles.key_check import PROPERTY_SECONDS, check_key
+from ddefuzz.oracles.keys import PROPERTY_SECONDS, check_key
 from ddefuzz.oracles.program import Trial, judge_run
 from ddefuzz.show.blocks import counted
 from ddefuzz.show.terminal import folded

@@ -15,8 +15,8 @@ from ddefuzz.files import is_there
 from ddefuzz.findings import connection
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.torch_api import Check
 from ddefuzz.oracles import reference
-from ddefuzz.selfcheck import Check
 from ddefuzz.show.blocks import Block, Paragraph, Span, counted, table
 
 SCHEMA = "ddefuzz.doctor/1"

@@ -23,7 +23,7 @@ from ddefuzz.cli.options import (
 )
 from ddefuzz.cli.output import Output, deliver, json_writers, output_options, page_writers
 from ddefuzz.cli.streams import say, write_stdout
-from ddefuzz.errors import InputError, RowError
+from ddefuzz.errors import InputError, RowError, refused
 from ddefuzz.escape import block, json_text, shell_words
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings import listing
@@ -37,7 +37,6 @@ from ddefuzz.findings.textform import check_findings, read_findings, write_findi
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.table import kinds
-from ddefuzz.refusals import refused
 from ddefuzz.show.blocks import (
     counted,
 )

@@ -13,9 +13,18 @@ from rich_click import rich_click as help_pages
 
 from ddefuzz import __version__, internal
 from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, check_streams, ends_by_exception, give_up_streams, said_of, say
-from ddefuzz.errors import EXIT_FOUND, EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, DdefuzzError, NothingRanError, unsupported_by
+from ddefuzz.errors import (
+    EXIT_FOUND,
+    EXIT_INTERNAL,
+    EXIT_OK,
+    EXIT_USAGE,
+    DdefuzzError,
+    NothingRanError,
+    lines_of,
+    refusals,
+    unsupported_by,
+)
 from ddefuzz.execute.scratch import check_working_folder
-from ddefuzz.refusals import lines_of, refusals
 
 PANELS = {
     "Search PyTorch": {

@@ -22,8 +22,7 @@ from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.show.blocks import Block, Code, Facts, Heading, Items, Mark, Paragraph, counted
-from ddefuzz.show.evidence import similar, site_lines, snippet_of
-from ddefuzz.show.facts import facts_of
+from ddefuzz.show.evidence import facts_of, similar, site_lines, snippet_of
 from ddefuzz.show.terminal import folded, terminal
 
 Ask = Callable[[str], str]

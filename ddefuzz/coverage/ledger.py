@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from ddefuzz.classify.anchor import expression_shape
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.signature import Site, SiteLanguage
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Observation

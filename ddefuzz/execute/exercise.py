@@ -36,9 +36,8 @@ from ddefuzz.execute.protocol import (
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import prepare, said
 from ddefuzz.ops import catalogue
-from ddefuzz.program.arguments import masked_at_size
 from ddefuzz.program.recipes import fault_of
-from ddefuzz.program.sizes import CallSize, at_data_size
+from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size
 from ddefuzz.program.text import print_program
 
 MOST_DIFFERENCES = 5  # differences that are kept of a call

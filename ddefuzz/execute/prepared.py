@@ -14,7 +14,7 @@ import torch
 
 from ddefuzz.errors import InputError
 from ddefuzz.instrument import torch_api
-from ddefuzz.instrument.inputs import Inputs
+from ddefuzz.instrument.recorder import Inputs
 
 ALL = "all"  # every dim of every tensor, each with a symbol of its own
 

@@ -240,7 +240,7 @@ def observe_run(run: Run) -> Observation:
 
 def observe_patched_run(task: PatchedRun) -> Observation:
     """`patched.observe_patched` as a task."""
-    return cast("Observation", late("ddefuzz.execute.source_change").observe_patched(task))
+    return cast("Observation", late("ddefuzz.execute.observe").observe_patched(task))
 
 
 def late(module: str) -> Any:

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from ddefuzz.answers.model import Answers, Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.coverage.ledger import SiteRecord, together
-from ddefuzz.errors import DatabaseError, InputError, RowError
+from ddefuzz.errors import DatabaseError, InputError, RowError, refusals, refuse
 from ddefuzz.files import is_there
 from ddefuzz.findings.connection import errors_of, open_engine
 from ddefuzz.findings.decisions import FINDING, By, Decision, check_original
@@ -61,7 +61,6 @@ from ddefuzz.findings.schema import (
 )
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.findings.url import DatabaseUrl, parse_url
-from ddefuzz.refusals import refusals, refuse
 
 Answer = TypeVar("Answer")
 JoinSites = Callable[[SiteRecord, SiteRecord], SiteRecord]

@@ -21,10 +21,9 @@ from typing import Any, get_args
 import msgspec
 from msgspec.structs import replace
 
-from ddefuzz.classify.cause import by_experiment
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified, by_experiment
+from ddefuzz.classify.evidence import failing_ops
 from ddefuzz.classify.failure import Failure
-from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.findings.decisions import Field

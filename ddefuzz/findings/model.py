@@ -19,12 +19,12 @@ import msgspec
 from msgspec.structs import replace
 
 from ddefuzz.answers.model import Answers, Control, data_dependent
+from ddefuzz.classify.anchor import shortened
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.chain import op_name
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.evidence import called, failing_ops
 from ddefuzz.classify.failure import Failure, Kind
-from ddefuzz.classify.op import called, failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
-from ddefuzz.classify.wording import shortened
 from ddefuzz.errors import InputError
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.oracles.program import kept

@@ -37,7 +37,7 @@ from sqlalchemy.orm import Session
 
 from ddefuzz.classify.failure import Failure
 from ddefuzz.coverage.ledger import SiteRecord
-from ddefuzz.errors import InputError, RowError
+from ddefuzz.errors import InputError, RowError, refuse
 from ddefuzz.files import MAX_UNPACKED
 from ddefuzz.findings.model import (
     Campaign,
@@ -52,7 +52,6 @@ from ddefuzz.findings.model import (
     summary_of,
 )
 from ddefuzz.oracles.table import check_stored
-from ddefuzz.refusals import refuse
 
 Given = TypeVar("Given")
 Record = TypeVar("Record")

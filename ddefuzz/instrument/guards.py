@@ -21,8 +21,7 @@ import sympy  # type: ignore[import-untyped]
 
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Answer, Fault, Mechanism, Place
-from ddefuzz.instrument.inputs import AssumedSizes, Inputs
-from ddefuzz.instrument.recorder import Listener, NodeCall, Recorder
+from ddefuzz.instrument.recorder import AssumedSizes, Inputs, Listener, NodeCall, Recorder
 from ddefuzz.instrument.torch_api import Api
 
 

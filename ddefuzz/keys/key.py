@@ -5,6 +5,10 @@ The safe path takes everything else: subclasses, fake tensors, symbolic sizes, o
 turns a symbolic size into the number of its ShapeEnv and the text of its expression, which adds no guard.
 
 A key has only numbers, texts, dtypes and devices. It keeps no tensor, no ShapeEnv and no symbol alive.
+
+`Dispatch` is a small cache from the arguments of a call to what was compiled for arguments of their keys. The last
+calls are compared first, by the guards that dynamo has in C++. These tell apart at least what a key tells apart,
+except the alignment. Only if none of them fits are the keys made.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import count
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -222,3 +226,59 @@ def _facts(tensor: torch.Tensor, has_memory: bool, inner: KeyFunction) -> tuple[
 
 
 key = paths().key  # the key that tells everything apart except divisibility, which the sizes imply
+
+
+V = TypeVar("V")
+
+RECENT: Final = 4  # how many of the last calls are compared before keys are made
+
+
+class _Recent(NamedTuple, Generic[V]):
+    """What the arguments of a call were, without the arguments."""
+
+    number: int
+    check: Callable[..., bool]
+    aligned: tuple[bool, ...] | None
+    value: V
+
+
+class Dispatch(Generic[V]):
+    """What `compile` makes for the arguments of a call, made once for each key.
+
+    A class, because it has a state that its calls change.
+    """
+
+    def __init__(self, make: Callable[..., V], options: Options = DEFAULT) -> None:
+        self._make = make
+        self._options = options
+        self._paths = paths(options)
+        self.table: dict[tuple[Key, ...], V] = {}
+        self.recent: list[_Recent[V]] = []
+
+    def __call__(self, *tensors: torch.Tensor) -> V:
+        """The value for these arguments."""
+        for one in self.recent:
+            if len(tensors) == one.number and one.check(*tensors) and one.aligned in (None, _alignments(tensors)):
+                return one.value
+        key = tuple(map(self._paths.key, tensors))
+        if key not in self.table:
+            self.table[key] = self._make(*tensors)
+        value = self.table[key]
+        if tensors and all(self._paths.fast(tensor) is not None for tensor in tensors):
+            aligned = _alignments(tensors) if self._options.alignment else None
+            self.recent = [_Recent(len(tensors), _guards(tensors), aligned, value), *self.recent[: RECENT - 1]]
+        return value
+
+
+def _alignments(tensors: tuple[torch.Tensor, ...]) -> tuple[bool, ...]:
+    return tuple([tensor.data_ptr() % ALIGNMENT == 0 for tensor in tensors])
+
+
+def _guards(tensors: tuple[torch.Tensor, ...]) -> Callable[..., bool]:
+    made: Any = torch_api.bound(torch_api.TENSOR_GUARDS)(
+        *tensors,
+        dynamic_dims_sizes=[list(tensor.shape) for tensor in tensors],
+        dynamic_dims_strides=[list(tensor.stride()) for tensor in tensors],
+    )
+    check: Callable[..., bool] = made.check
+    return check

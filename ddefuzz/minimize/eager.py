@@ -16,8 +16,8 @@ from typing import TypeAlias
 import torch
 
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.minimize.facts import Inspect, Scalar, StandIn
 from ddefuzz.minimize.order import is_operation
+from ddefuzz.minimize.rewrite import Inspect, Scalar, StandIn
 from ddefuzz.program.evaluate import evaluate, materialize, run_step
 from ddefuzz.program.model import Dim, Expr, Input, Name, Program, Recipe, walk
 from ddefuzz.program.sizes import DataSize, at_data_size

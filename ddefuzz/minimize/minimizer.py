@@ -6,29 +6,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ddefuzz.minimize.arguments import (
+from ddefuzz.minimize.order import sort_key
+from ddefuzz.minimize.rewrite import Facts, Inspect, know_nothing, tidy
+from ddefuzz.minimize.structure import cut, drop_dead, drop_steps, inline, isolate, isolate_any, promote, return_less
+from ddefuzz.minimize.values import (
+    back_dims,
     drop_arguments,
+    drop_dims,
+    fit_outputs,
     hoist,
     lower_numbers,
+    plain_inputs,
+    plain_values,
     public_functions,
     sensible_arguments,
     share_names,
     shorten,
-    to_constants,
-)
-from ddefuzz.minimize.facts import Facts, Inspect, know_nothing
-from ddefuzz.minimize.inputs import (
-    back_dims,
-    drop_dims,
-    fit_outputs,
-    plain_inputs,
-    plain_values,
     shrink_sizes,
     tie_sizes,
+    to_constants,
 )
-from ddefuzz.minimize.order import sort_key
-from ddefuzz.minimize.rewrite import tidy
-from ddefuzz.minimize.structure import cut, drop_dead, drop_steps, inline, isolate, isolate_any, promote, return_less
 from ddefuzz.program.model import Program
 from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.text import digest

@@ -1,11 +1,17 @@
-"""Functions for the passes: replace parts of a program, drop steps that became dead, and tidy names and inputs."""
+"""Functions for the passes: replace parts of a program, drop steps that became dead, and tidy names and inputs. Facts
+say which input or number could replace each value of a program.
+
+They come from running the program eagerly, which is hundreds of times cheaper than capturing it. The caller provides
+that (`Inspect`), so passes and driver do not depend on torch.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import TypeAlias
 
 from ddefuzz.program.model import (
     Attribute,
@@ -13,6 +19,7 @@ from ddefuzz.program.model import (
     Call,
     Expr,
     Index,
+    Input,
     Literal,
     Name,
     Program,
@@ -25,6 +32,45 @@ from ddefuzz.program.model import (
     substitute,
     walk,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A Python number. If it varies with the data, `symbol` is that of input dims of the same size, if any."""
+
+    value: int | float | bool
+    symbol: str | None = None
+
+
+StandIn: TypeAlias = Input | Scalar
+"""What can replace a value: an input of its dtype, shape and kind of values (its name means nothing), or a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Replacements for names and other subexpressions, as far as they are known, and the functions to try first."""
+
+    values: Mapping[Expr, StandIn] = field(default_factory=dict)
+    failing: tuple[str, ...] = ()
+
+    def tensor(self, expr: Expr) -> Input | None:
+        """The input that could replace this tensor."""
+        found = self.values.get(expr)
+        return found if isinstance(found, Input) else None
+
+    def scalar(self, expr: Expr) -> Scalar | None:
+        """The facts that are known of this number."""
+        found = self.values.get(expr)
+        return found if isinstance(found, Scalar) else None
+
+
+Inspect: TypeAlias = Callable[[Program], Mapping[Expr, StandIn] | None]
+"""Runs a program eagerly, and returns what could replace its values. None if it does not run."""
+
+
+def know_nothing(_program: Program) -> Mapping[Expr, StandIn] | None:
+    """An `Inspect` that accepts every program and returns no facts."""
+    return {}
 
 
 def variants(expr: Expr, simpler: Callable[[Expr], Iterable[Expr]]) -> Iterator[Expr]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ddefuzz.minimize.facts import Facts, Scalar
 from ddefuzz.minimize.order import is_operation, operations
 from ddefuzz.minimize.rewrite import (
+    Facts,
+    Scalar,
     fresh_name,
     live_steps,
     newly_dead_dropped,

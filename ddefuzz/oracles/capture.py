@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from ddefuzz.classify import chain
+from ddefuzz.classify.anchor import question, shortened
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.chain import Located
-from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.expected import by_exception
-from ddefuzz.classify.failure import Failure, Kind
-from ddefuzz.classify.kind import decisive
+from ddefuzz.classify.failure import Failure, Kind, decisive
 from ddefuzz.classify.site import USER_SITE
-from ddefuzz.classify.wording import question, shortened
 from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
 from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.oracle import KindRow, Locate, Oracle, Title, attributed

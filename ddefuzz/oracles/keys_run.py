@@ -19,8 +19,7 @@ from ddefuzz.execute.protocol import KeySubject, Observation, Run, measured, not
 from ddefuzz.execute.subject import load_module
 from ddefuzz.keys.case import Drawn, Options, Property, check_trust, parse_key
 from ddefuzz.keys.properties import AnyKey, KeyFunction, check, defined, texts, violation
-from ddefuzz.oracles.key_check import PropertyTask
-from ddefuzz.oracles.keys import Keyed
+from ddefuzz.oracles.keys import Keyed, PropertyTask
 
 MARK: Final = b"\nkeys: "
 """What comes before the keys of another process. The function may print, too."""

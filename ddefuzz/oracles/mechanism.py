@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.chain import Located
-from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.expected import Expected, by_call, by_exception
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause

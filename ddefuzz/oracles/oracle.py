@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from ddefuzz.classify.cause import Classified, ruled
 from ddefuzz.classify.chain import Located
-from ddefuzz.classify.classify import Classified, ruled
 from ddefuzz.classify.expected import Expected, by_call
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.rules import current

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import msgspec
 
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.protocol import (

@@ -22,8 +22,7 @@ from ddefuzz.instrument.truth import parsed
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
 from ddefuzz.oracles.seen import Seen, unknown
-from ddefuzz.program.arguments import short_value, tuple_of, values_of
-from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
+from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size, short_value, tuple_of, values_of
 from ddefuzz.program.text import print_function
 from ddefuzz.syntax import COMPARISONS
 

@@ -19,8 +19,8 @@ from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.worker import observe_run
+from ddefuzz.instrument.torch_api import Check
 from ddefuzz.oracles.capture import classify, judge
-from ddefuzz.selfcheck import Check
 
 CHUNK = """\
 # ddefuzz program v1

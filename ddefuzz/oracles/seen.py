@@ -16,7 +16,7 @@ import msgspec
 
 from ddefuzz.classify.anchor import expression_shape, relation, short_anchor
 from ddefuzz.classify.chain import Located, op_name
-from ddefuzz.classify.op import called
+from ddefuzz.classify.evidence import called
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import python_site

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from ddefuzz import syntax
 from ddefuzz.answers.model import Control, ControlOutcome
+from ddefuzz.classify.anchor import question
 from ddefuzz.classify.cause import MEANINGS, PROOFS
 from ddefuzz.classify.expected import Expected
-from ddefuzz.classify.wording import question
 from ddefuzz.errors import InputError
 from ddefuzz.escape import (
     html_comment,
@@ -34,7 +34,8 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import ORACLES, oracle_of, own_stage, row_of, stages, stored
-from ddefuzz.program.arguments import (
+from ddefuzz.program.model import Program, functions_in
+from ddefuzz.program.sizes import (
     COMPILED,
     MARKED,
     at_size,
@@ -46,7 +47,6 @@ from ddefuzz.program.arguments import (
     symbols_of,
     tuple_of,
 )
-from ddefuzz.program.model import Program, functions_in
 from ddefuzz.program.text import print_function
 from ddefuzz.repro.script import CALLED, call_script, emitted, repro_script
 

@@ -17,7 +17,7 @@ from typing import Final
 import black
 
 from ddefuzz.classify.expected import Expected, Recognizer
-from ddefuzz.classify.kind import KINDS
+from ddefuzz.classify.failure import KINDS
 from ddefuzz.errors import InputError
 from ddefuzz.escape import one_line
 from ddefuzz.execute.protocol import CallableSubject, Stage, Subject
@@ -25,8 +25,8 @@ from ddefuzz.files import real_path
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
 from ddefuzz.oracles.oracle import CAUGHT, Script
-from ddefuzz.program.arguments import MARKED, at_size, marks_of, module_of, symbols_of, values_of
 from ddefuzz.program.model import Program
+from ddefuzz.program.sizes import MARKED, at_size, marks_of, module_of, symbols_of, values_of
 from ddefuzz.repro import by_message, by_native, by_python
 
 WIDTH: Final = 120

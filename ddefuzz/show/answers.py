@@ -30,7 +30,7 @@ from ddefuzz.show.blocks import (
     prose,
     table,
 )
-from ddefuzz.show.facts import scores, tallies_table
+from ddefuzz.show.evidence import scores, tallies_table
 
 SCHEMA, STORED_SCHEMA = "ddefuzz.answers/1", "ddefuzz.answers.stored/1"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ddefuzz.classify.wording import question
+from ddefuzz.classify.anchor import question
 from ddefuzz.escape import shell_word
 from ddefuzz.files import leads_to_file
 from ddefuzz.findings.lifecycle import ROWS
@@ -35,8 +35,7 @@ from ddefuzz.show.blocks import (
     prose,
     table,
 )
-from ddefuzz.show.evidence import MARK, stack_to_site
-from ddefuzz.show.facts import evidence_blocks, facts_of
+from ddefuzz.show.evidence import MARK, evidence_blocks, facts_of, stack_to_site
 from ddefuzz.show.record import Outcome, Report, Result
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from ddefuzz.artifacts.breaks import find_breaks
+from ddefuzz.artifacts.made import find_breaks
 from ddefuzz.artifacts.model import Cause
 from ddefuzz.campaign.case import result_of
 from ddefuzz.campaign.tasks import CaseResult

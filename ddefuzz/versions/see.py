@@ -14,7 +14,7 @@ from typing import IO, Final
 import msgspec
 import torch
 
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.coverage.ledger import reached
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.pool import Lost, Pool, lost_observation

@@ -27,10 +27,9 @@ from starlette.responses import RedirectResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ddefuzz import __version__
-from ddefuzz.errors import DatabaseError, DdefuzzError, InputError, RowError, UnsupportedError, unsupported_by
+from ddefuzz.errors import DatabaseError, DdefuzzError, InputError, RowError, UnsupportedError, refusals, unsupported_by
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By
-from ddefuzz.refusals import refusals
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.web import forms
 from ddefuzz.web.dashboard import Dashboard, Line, Problem, answer, bad_values, dashboard_of, problem, static_files

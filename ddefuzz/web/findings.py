@@ -17,8 +17,7 @@ from ddefuzz.findings.listing import AboutData, Query, Sort
 from ddefuzz.findings.model import FindingSummary, Priority, as_document
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.oracles.table import stages as every_stage
-from ddefuzz.show.evidence import Lines, StackLines, similar, site_lines, snippet_of, stack_to_site
-from ddefuzz.show.facts import VERDICTS, facts_of
+from ddefuzz.show.evidence import VERDICTS, Lines, StackLines, facts_of, similar, site_lines, snippet_of, stack_to_site
 from ddefuzz.web.dashboard import AS_LIST, Line, PageQuery, Unreadable, among
 from ddefuzz.web.forms import FormOf, forms_of
 from ddefuzz.web.versions import MatrixCell, matrix_cells

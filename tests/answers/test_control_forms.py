@@ -8,7 +8,7 @@ from ddefuzz.answers.control import first_source, without_sources
 from ddefuzz.answers.model import NOT_JUDGED, Control, data_dependent
 from ddefuzz.campaign.case import run_control
 from ddefuzz.campaign.tasks import ControlTask
-from ddefuzz.classify.op import failing_ops
+from ddefuzz.classify.evidence import failing_ops
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import ProgramSubject, Run, Stage
 from ddefuzz.minimize.eager import inspect

@@ -22,7 +22,7 @@ from ddefuzz.answers.experiment import (
 )
 from ddefuzz.answers.model import Score
 from ddefuzz.answers.patch import Source, patches
-from ddefuzz.execute.observe import observe
+from ddefuzz.execute.observe import observe, observe_patched, patched
 from ddefuzz.execute.protocol import (
     EXPLICIT,
     Call,
@@ -34,7 +34,6 @@ from ddefuzz.execute.protocol import (
     ProgramSubject,
     Run,
 )
-from ddefuzz.execute.source_change import observe_patched, patched
 from ddefuzz.program.sizes import CallSize
 
 SOURCE = "import torch\n\ndef f(a, n):\n    if a == n:\n        return a\n    return n\n"

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.artifacts.breaks import find_breaks
-from ddefuzz.artifacts.made import make
+from ddefuzz.artifacts.made import find_breaks, make
 from ddefuzz.artifacts.model import Artifacts, MakeTask
 from ddefuzz.artifacts.page import about, html_page
 from ddefuzz.cli.artifacts import command

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ci.bench.planted import Planted, Programs, Reacher, effect_of, show_called
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.coverage.ledger import SiteRecord

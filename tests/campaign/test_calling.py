@@ -8,7 +8,7 @@ from ddefuzz.campaign.guide import FRESH, RETRIED, Calling
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.coverage.ledger import Answer, Reached
 from ddefuzz.execute.protocol import Stage
-from ddefuzz.generate.origin import CAPTURES, Again, Draw, Mutate, Origin
+from ddefuzz.generate.profiles import CAPTURES, Again, Draw, Mutate, Origin
 from ddefuzz.instrument.events import Place
 
 OFTEN, RARELY = (Place("Python", "torch/_refs/__init__.py", line) for line in (10, 20))

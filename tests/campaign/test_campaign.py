@@ -30,7 +30,7 @@ from ddefuzz.campaign.tasks import (
     StageOutcome,
     run_case,
 )
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.errors import DdefuzzError

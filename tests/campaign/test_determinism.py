@@ -19,7 +19,7 @@ from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Observation
 from ddefuzz.generate.lockstep import Journal
 from ddefuzz.generate.make import program_of
-from ddefuzz.generate.origin import Origin
+from ddefuzz.generate.profiles import Origin
 from ddefuzz.program.model import Program
 from tests.campaign.real_campaign import finished, summary_in
 

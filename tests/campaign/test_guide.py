@@ -14,7 +14,7 @@ from ddefuzz.campaign.guide import ROUND, STRATEGIES, TEMPLATES, CalledCase, Gui
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.classify.signature import Site
 from ddefuzz.coverage.ledger import Reached
-from ddefuzz.generate.origin import CAPTURES, Draw, Mutate, Origin, Respell, Sample, name_of
+from ddefuzz.generate.profiles import CAPTURES, Draw, Mutate, Origin, Respell, Sample, name_of
 from ddefuzz.instrument.events import Place
 from ddefuzz.ops.catalogue import OPS
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ddefuzz.campaign.guide import OPENING_FORM, PRIOR_COST, TEMPLATES, Sampler, Yield, pick, takes_out
-from ddefuzz.generate.origin import Draw, Sample
+from ddefuzz.generate.profiles import Draw, Sample
 from ddefuzz.generate.variants import UNBACKED_FORMS
 
 DIFF = "torch.diff(x, dim=d)"

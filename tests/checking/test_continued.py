@@ -7,7 +7,7 @@ import sympy  # type: ignore[import-untyped]
 from ddefuzz.checking.check import MOST_RUNS, continued
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
 from ddefuzz.instrument.events import Answer, Answered, Place, Raised
-from ddefuzz.instrument.inputs import MOST_ROUNDS, AssumedSizes
+from ddefuzz.instrument.recorder import MOST_ROUNDS, AssumedSizes
 
 SUBJECT = ProgramSubject("text")
 

@@ -13,8 +13,7 @@ from ddefuzz.checking.edits import Edit
 from ddefuzz.checking.patch import Advice, Candidate, Comparison, InputDim, Interface, TrialResult
 from ddefuzz.checking.problems import summary
 from ddefuzz.checking.search import MOST_TRIES, advise, restrictions
-from ddefuzz.classify.cause import FRAMEWORK_CAUSES, MEANINGS
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import FRAMEWORK_CAUSES, MEANINGS, Classified
 from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, ExceptionInfo, Observation, Stage
 from ddefuzz.instrument.events import Frame, Place, Raised, SymbolOrigin

@@ -13,10 +13,10 @@ from ddefuzz.checking import check as task
 from ddefuzz.checking.patch import Advice, Candidate, ChangedFile, TrialResult, wrapper
 from ddefuzz.checking.search import advise
 from ddefuzz.checking.trial import UNDETERMINED, describe, held_out_of, try_change, variants_of
+from ddefuzz.execute.observe import exchanged
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.prepared import leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject, Run
-from ddefuzz.execute.source_change import exchanged
 from ddefuzz.execute.subject import prepare
 from ddefuzz.oracles.capture import classify, judge
 

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 
 from ddefuzz.classify import aliases, plumbing
-from ddefuzz.classify.cause import RULES
-from ddefuzz.classify.classify import Classified
-from ddefuzz.classify.cxx import function_name, native_call
+from ddefuzz.classify.cause import RULES, Classified
 from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.classify.site import function_name, native_call
 from ddefuzz.execute.protocol import Observation, Stage
 from ddefuzz.oracles.capture import classify, judge
 

@@ -10,10 +10,9 @@ from ddefuzz.classify import chain
 from ddefuzz.classify.aliases import decision, outlined
 from ddefuzz.classify.anchor import callee, native_anchor, python_anchor
 from ddefuzz.classify.chain import NOT_TRACED, died, refused
-from ddefuzz.classify.cxx import function_name, quoted_site
 from ddefuzz.classify.plumbing import is_cxx_plumbing
 from ddefuzz.classify.signature import Site
-from ddefuzz.classify.site import USER_SITE, site
+from ddefuzz.classify.site import USER_SITE, function_name, quoted_site, site
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.instrument.events import Frame, Place, Raised
 from ddefuzz.oracles.capture import judge

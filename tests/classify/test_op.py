@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ddefuzz.classify.op import failing_ops
+from ddefuzz.classify.evidence import failing_ops
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame, Place, Raised
 

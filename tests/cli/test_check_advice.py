@@ -12,7 +12,7 @@ from ddefuzz.checking.edits import ChangeKind
 from ddefuzz.checking.patch import Advice, Change, FailedAttempt, Fix
 from ddefuzz.checking.problems import YOURS, Problem
 from ddefuzz.checking.report import advice_facts, change_view
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddefuzz.answers.model import Control
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.minimize import command

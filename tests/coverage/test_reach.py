@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ddefuzz.classify.anchor import expression_shape, relation
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.coverage.ledger import Reached, reached

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from ddefuzz.answers.model import GIVEN, Answers, Control, ControlOutcome, PatchEvidence, Score, Tally
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, ExceptionInfo, Observation

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from ddefuzz.answers.model import Answers
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.errors import InputError

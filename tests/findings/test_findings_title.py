@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from ddefuzz.answers.model import Control
+from ddefuzz.classify.anchor import MOST, question
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.classify.site import USER_SITE
-from ddefuzz.classify.wording import MOST, question
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.model import Finding, title_of
 from tests.findings.arbitrary_findings import CHUNK, failure_of

@@ -7,8 +7,7 @@ import pytest
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import ProgramSubject, Run, Stage
 from ddefuzz.generate.draw import case
-from ddefuzz.generate.origin import CAPTURES
-from ddefuzz.generate.profiles import drawable
+from ddefuzz.generate.profiles import CAPTURES, drawable
 from ddefuzz.program.text import print_program
 
 DRAWS = 60

@@ -6,9 +6,8 @@ import pytest
 
 from ddefuzz.generate.draw import case
 from ddefuzz.generate.lockstep import tolerant_eager
-from ddefuzz.generate.mutate import MUTATIONS, mutate
-from ddefuzz.generate.origin import HOW, How
-from ddefuzz.generate.profiles import profile_named
+from ddefuzz.generate.make import MUTATIONS, mutate
+from ddefuzz.generate.profiles import HOW, How, profile_named
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.evaluate import materialize, run_steps
 from ddefuzz.program.model import Program

@@ -6,7 +6,7 @@ import pytest
 
 from ddefuzz.generate.make import in_doubt, program_of, sampled
 from ddefuzz.generate.opinfo import accepts
-from ddefuzz.generate.origin import SHORT, Draw, Sample
+from ddefuzz.generate.profiles import SHORT, Draw, Sample
 from ddefuzz.generate.variants import UNBACKED_FORMS
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.model import functions_in

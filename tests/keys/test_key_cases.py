@@ -21,8 +21,7 @@ from ddefuzz.keys.case import (
     untrusted_function,
 )
 from ddefuzz.program.text import is_program
-from ddefuzz.show.evidence import site_lines
-from ddefuzz.show.facts import facts_of
+from ddefuzz.show.evidence import facts_of, site_lines
 
 CASE = KeyCase(
     "torch._dynamo.guards:extract_tensor_metadata",

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import watch
 from ddefuzz.keys.case import KINDS, Drawn, Options, SizeParts, StrideParts, Tensors, Violation
-from ddefuzz.keys.dispatch import RECENT, Dispatch
-from ddefuzz.keys.key import Key, key, paths
+from ddefuzz.keys.key import RECENT, Dispatch, Key, key, paths
 from ddefuzz.keys.properties import (
     PROPERTIES,
     KeyFunction,

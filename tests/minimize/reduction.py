@@ -6,8 +6,8 @@ from collections.abc import Callable
 from textwrap import dedent
 
 from ddefuzz.minimize.eager import inspect
-from ddefuzz.minimize.facts import Inspect
 from ddefuzz.minimize.minimizer import Minimized, minimize
+from ddefuzz.minimize.rewrite import Inspect
 from ddefuzz.program.model import Attribute, Call, Expr, Name, Program, walk
 from ddefuzz.program.text import parse, print_program
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from ddefuzz.generate.draw import case
 from ddefuzz.minimize.eager import inspect
-from ddefuzz.minimize.facts import Facts, Scalar
 from ddefuzz.minimize.minimizer import PASSES, Pass, minimize
 from ddefuzz.minimize.order import operations, sort_key
-from ddefuzz.minimize.rewrite import tidy
+from ddefuzz.minimize.rewrite import Facts, Scalar, tidy
 from ddefuzz.program.model import Name, Program, functions_in
 from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.text import parse, print_program

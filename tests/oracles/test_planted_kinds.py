@@ -18,7 +18,7 @@ import msgspec
 import pytest
 import torch
 
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.execute.pool import Pool

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from ddefuzz.classify.kind import KINDS as BY_EXCEPTION
+from ddefuzz.classify.failure import KINDS as BY_EXCEPTION
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
 from ddefuzz.oracles.oracle import Oracle

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ddefuzz import internal
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError

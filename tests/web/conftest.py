@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from ddefuzz.coverage.inventory import read
 from ddefuzz.findings.database import Database
-from ddefuzz.web import sites
+from ddefuzz.web import pages
 from ddefuzz.web.security import Access
 from tests.web.served import client_of, filled
 
@@ -62,5 +62,5 @@ def _small_torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (package.parent / "secret.py").write_text("secret = 1\n")
     with pytest.MonkeyPatch.context() as patch:
         found = read(package)
-        patch.setattr(sites, "inventory", lambda: found)
+        patch.setattr(pages, "inventory", lambda: found)
         yield
