@@ -231,7 +231,7 @@ BENCHMARKS = {
                 "commands",
                 metavar="NAME=CMD",
                 multiple=True,
-                help="Another tool: a command that imports ddefuzz.coverage.outside. {seed} is replaced by the seed. "
+                help="Another tool: a command that imports ddefuzz.site_hook. {seed} is replaced by the seed. "
                 "Can be repeated.",
             ),
             jobs_option,

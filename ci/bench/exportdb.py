@@ -1,6 +1,6 @@
 """Export the examples of torch.export's documentation (ExportDB), for comparison with ddefuzz.
 
-    DDEFUZZ_SITES=sites.jsonl python -m ddefuzz.coverage.outside ci/bench/exportdb.py
+    DDEFUZZ_SITES=sites.jsonl python -m ddefuzz.site_hook ci/bench/exportdb.py
 
 It prints one line of JSON at the end: the number of examples, and their outcomes.
 """

@@ -1,6 +1,6 @@
 """Run PyTorch's OpInfo samples under FakeTensorMode with every dim unbacked, for comparison with ddefuzz.
 
-    DDEFUZZ_SITES=sites.jsonl python -m ddefuzz.coverage.outside ci/bench/opinfo.py --samples 6
+    DDEFUZZ_SITES=sites.jsonl python -m ddefuzz.site_hook ci/bench/opinfo.py --samples 6
 
 It needs the package expecttest, as torch.testing._internal does. It prints one line of JSON at the end: the number of
 calls, their outcomes, and the number of ops with a data-dependent error. `--seconds` limits the CPU seconds.

@@ -28,11 +28,11 @@ from ci.bench.command import Result, Session
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan, parse_budget
 from ddefuzz.cli.output import stop_on_interrupt
-from ddefuzz.coverage.ledger import ENVIRONMENT, ProcessLine, SiteCount, Step, growth, read_lines
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.pool import Stopped, exit_reason
 from ddefuzz.execute.protocol import DEFAULT_STAGES, EXPLICIT
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.ledger import ENVIRONMENT, ProcessLine, SiteCount, Step, growth, read_lines
 from ddefuzz.show.blocks import Block, Items, counted, prose, table
 
 OPINFO = Path(__file__).with_name("opinfo.py")
@@ -247,7 +247,7 @@ def run_command(command: Command, budget: float, seed: int, folder: Path, stoppe
     if hooked is None:
         raise InputError(
             f"--command {command.name}: found no line of the hook's, expected a command that imports "
-            f"ddefuzz.coverage.outside; it ended with {process.returncode}"
+            f"ddefuzz.site_hook; it ended with {process.returncode}"
         )
     steps = tuple(growth(read_lines(file)))
     return Curve(command.name, seed, hooked.torch, steps[-1].cpu_seconds, steps, killed)
@@ -370,7 +370,7 @@ def _estimate(estimate: Estimate) -> str:
 
 def _tools(budget: str, cpu_seconds: float, commands: Iterable[Command], jobs: int) -> dict[str, Tool]:
     """The tools by name. Commands come first, so that a wrong one ends the comparison at once."""
-    opinfo = Command("opinfo", (sys.executable, "-m", "ddefuzz.coverage.outside", str(OPINFO), "--seed", "{seed}"))
+    opinfo = Command("opinfo", (sys.executable, "-m", "ddefuzz.site_hook", str(OPINFO), "--seed", "{seed}"))
     own = (opinfo.name, "guided", "uniform")
     tools: dict[str, Tool] = {}
     for outside in commands:

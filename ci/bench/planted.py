@@ -14,9 +14,9 @@ from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.chain import op_name
 from ddefuzz.classify.signature import Signature
 from ddefuzz.classify.site import user_frame
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.instrument.events import Answer, Fault, Place
 from ddefuzz.oracles.program import Trial, Tried
 from ddefuzz.oracles.table import calls_of, comparing

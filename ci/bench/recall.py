@@ -46,11 +46,11 @@ from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.cause import Classified
 from ddefuzz.cli.output import stop_on_interrupt
 from ddefuzz.cli.run import campaign_progress
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, ProgramError
 from ddefuzz.execute.pool import Lost, Pool, Stopped, lost_observation
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, STAGES, Observation, ProgramSubject, Run, Stage
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument.events import Place
 from ddefuzz.ops import catalogue

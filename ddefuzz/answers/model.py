@@ -117,6 +117,21 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     static: ControlOutcome
     backed: ControlOutcome
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was judged."""
+        return self == NOT_JUDGED
+
+    def sentence(self, *, is_failed_capture: bool) -> str:
+        """Both outcomes in words, for a program that is not captured, or whose captured program is wrong."""
+        if is_failed_capture:
+            passes, fails = "is captured", "fails in the same way"
+        else:
+            passes, fails = "does not show this", "shows this, too"
+        words = {"passes": passes, "fails": fails, "not judged": "was not judged"}
+        static, backed = (words.get(outcome, outcome) for outcome in (self.static, self.backed))
+        return f"With all sizes static the same program {static}; with backed dynamic sizes it {backed}."
+
 
 NOT_JUDGED = Control("not judged", "not judged")
 

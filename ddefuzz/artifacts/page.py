@@ -10,11 +10,11 @@ import msgspec
 
 from ddefuzz import __version__
 from ddefuzz.artifacts.model import About, Artifacts, Broken, CallAt, Cause, Made, Part
+from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.errors import InputError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import Call, Ended, Observation
 from ddefuzz.files import check_folder, read_bytes, write_files
-from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.recompilation import Repeated
 from ddefuzz.oracles.table import row_of
 from ddefuzz.show.blocks import (
@@ -279,14 +279,14 @@ def _changes(text: str) -> str:
     return f"{counted(added, 'line')} added, {removed} removed"
 
 
-def about(finding: Finding) -> About:
-    """The title, the meaning of the kind, the stages in which the finding was seen, and its calls."""
-    observation = finding.evidence.observation if finding.evidence is not None else None
+def about(title: str, kind: Kind, stages: tuple[str, ...], failure: Failure | None) -> About:
+    """What a finding reports, by the stages in which it was seen and the failure that it stores."""
+    observation = None if failure is None else failure.observation
     return About(
-        finding.title,
-        finding.kind,
-        row_of(finding.kind).meaning,
-        finding.stages,
+        title,
+        kind,
+        row_of(kind).meaning,
+        stages,
         tuple(_calls_of(observation)) if observation is not None else (),
         _shared(observation) if observation is not None else "",
     )

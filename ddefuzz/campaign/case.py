@@ -29,11 +29,11 @@ from ddefuzz.campaign.tasks import (
     StageReached,
     Versions,
 )
-from ddefuzz.coverage.ledger import reached
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, ProgramSubject, Run, Runner
 from ddefuzz.execute.worker import note
+from ddefuzz.findings.ledger import reached
 from ddefuzz.findings.model import Sighting, sighting, slim
 from ddefuzz.generate.draw import generator_key
 from ddefuzz.generate.make import program_of
@@ -41,17 +41,16 @@ from ddefuzz.generate.opinfo import entries
 from ddefuzz.generate.profiles import Draw
 from ddefuzz.instrument.torch_api import require
 from ddefuzz.internal import guarded
-from ddefuzz.keys.case import Tensors, is_key, parse_key, print_key
-from ddefuzz.keys.properties import PROPERTIES, smallest_of
 from ddefuzz.minimize.eager import deprecated, inspect, inspector
 from ddefuzz.minimize.minimizer import minimize
 from ddefuzz.minimize.order import operations
 from ddefuzz.minimize.rewrite import StandIn
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import table
+from ddefuzz.oracles.keys_run import smallest_case
 from ddefuzz.oracles.program import CAPTURE, Judged, Suspect, judge_program, observe, shows
 from ddefuzz.program.model import Expr, Program, functions_in
-from ddefuzz.program.text import digest, print_program
+from ddefuzz.program.text import digest, is_key, print_program
 
 
 def describe(task: DescribeTask) -> Versions:
@@ -194,19 +193,18 @@ def smallest(task: MinimizeTask, runner: Runner, progress: Progress) -> Minimize
 
 
 def _smallest_key(text: str, shown: Callable[[str], bool], max_attempts: int, started: float) -> MinimizeResult:
-    """The smallest case, with the tensors that the property's own simplifications make. Its steps are its tensors."""
-    case, attempts = parse_key(text, "<key>"), 0
+    """The smallest case of a key function. Its steps are its tensors."""
+    attempts = 0
 
-    def accepts(tensors: Tensors) -> bool:
+    def accepts(candidate: str) -> bool:
         nonlocal attempts
         if attempts >= max_attempts:
             return False
         attempts += 1
-        return shown(print_key(msgspec.structs.replace(case, tensors=tensors)))
+        return shown(candidate)
 
-    best = smallest_of(case.tensors, accepts, PROPERTIES[case.violates].simpler)
-    program = print_key(msgspec.structs.replace(case, tensors=best))
-    return MinimizeResult(program, len(best), attempts, attempts >= max_attempts, cpu_seconds() - started)
+    best, tensors = smallest_case(text, accepts)
+    return MinimizeResult(best, tensors, attempts, attempts >= max_attempts, cpu_seconds() - started)
 
 
 def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult:

@@ -15,8 +15,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from ddefuzz.campaign.tasks import CaseResult
-from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Stage
+from ddefuzz.findings.ledger import Ledger
 from ddefuzz.generate.profiles import HOW, SHORT, Again, Draw, How, Mutate, Origin, Respell, Sample, Single, name_of
 from ddefuzz.generate.variants import UNBACKED_FORMS
 from ddefuzz.instrument.events import Place

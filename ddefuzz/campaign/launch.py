@@ -20,12 +20,12 @@ from ddefuzz.campaign.guide import STRATEGIES, Guide
 from ddefuzz.campaign.plan import WHOLE, Plan, parse_budget, parse_shard
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
-from ddefuzz.coverage.inventory import lines_in
 from ddefuzz.errors import InputError, RowError
 from ddefuzz.execute.pool import Future, Pool, Stopped, first_answer
 from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.inventory import lines_in
 from ddefuzz.findings.model import Campaign as CampaignEntry
 from ddefuzz.findings.model import Progress, stamp
 from ddefuzz.instrument.events import Mechanism

@@ -35,13 +35,13 @@ from ddefuzz.files import is_file
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding
 from ddefuzz.internal import guarded
-from ddefuzz.keys.case import check_trust, is_key
 from ddefuzz.minimize.order import sort_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import classify, judge
+from ddefuzz.oracles.keys import check_trust
 from ddefuzz.oracles.program import CAPTURE, Suspect, judge_program, kept, observe, shows, suspect_of
 from ddefuzz.oracles.table import NAMES, row_of
-from ddefuzz.program.text import print_program
+from ddefuzz.program.text import is_key, print_program
 
 MOST_AVOIDED = 5
 """How often a minimization is repeated without the candidate that ended its worker."""
@@ -288,7 +288,7 @@ def model_named(target: str) -> CallableSubject | None:
 
 def record(subject: CallableSubject) -> str:
     """The program that may show the failure of a model. It runs as a task of a worker."""
-    program: str = late("ddefuzz.minimize.recorded").recorded(subject)
+    program: str = late("ddefuzz.execute.recorded").recorded(subject)
     return program
 
 

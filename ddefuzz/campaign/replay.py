@@ -14,8 +14,6 @@ import msgspec
 
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.coverage.inventory import installed_version
-from ddefuzz.coverage.ledger import Ledger, reached
 from ddefuzz.errors import InputError, refuse
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
@@ -30,14 +28,16 @@ from ddefuzz.execute.protocol import (
     subject_of,
 )
 from ddefuzz.files import files_below, is_folder, is_there, read_bytes, read_toml, real_path
+from ddefuzz.findings.inventory import installed_version
+from ddefuzz.findings.ledger import Ledger, reached
 from ddefuzz.findings.lifecycle import ROWS, recurs
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.internal import guarded
-from ddefuzz.keys.case import untrusted_function
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles import table
+from ddefuzz.oracles.keys import untrusted_function
 from ddefuzz.oracles.program import CAPTURE, Trial, Tried, check_case, judge_run, tried_of
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import Case, digest, print_program, read_program

@@ -13,8 +13,8 @@ from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.cause import FRAMEWORK_CAUSES
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature
-from ddefuzz.coverage.ledger import Ledger, SiteCount
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, Observation, Stage
+from ddefuzz.findings.ledger import Ledger, SiteCount
 from ddefuzz.generate.profiles import name_of
 from ddefuzz.oracles.table import row_of
 from ddefuzz.program.sizes import CALL_SIZES, CallSize

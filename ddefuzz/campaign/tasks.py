@@ -13,12 +13,12 @@ import msgspec
 
 from ddefuzz.answers.model import Control
 from ddefuzz.classify.failure import Failure
-from ddefuzz.coverage.ledger import Reached
 from ddefuzz.errors import ProgramError
 from ddefuzz.execute.journal import Entry, entries, last_of_case
 from ddefuzz.execute.pool import Future, Lost, lost_observation
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.worker import late
+from ddefuzz.findings.ledger import Reached
 from ddefuzz.findings.model import Sighting, sighting
 from ddefuzz.generate.profiles import Draw, Origin
 from ddefuzz.ops.catalogue import parse

@@ -48,7 +48,6 @@ from ddefuzz.files import is_file, is_there
 from ddefuzz.findings.textform import default_folder, known_findings
 from ddefuzz.instrument.events import Answer
 from ddefuzz.internal import guarded
-from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.program import Trial, Tried, called_of, calls_in, judge_run, tried_of
 from ddefuzz.oracles.table import APART, NAMES, ORACLES, check_choice
@@ -160,8 +159,9 @@ def targets_of(executor: Executor, target: str, case: str | None, unbacked: str)
         if case is not None or unbacked:
             found = f"--case {case}" if case is not None else f"--unbacked {unbacked}"
             raise InputError(f"{file}: found a program and {found}, expected user code")
-        catalogue.parse(text, file)
-        return [Target(path.stem, ProgramSubject(text))]
+        stored = ProgramSubject(text)
+        stored.program(file)  # raises if it is none
+        return [Target(path.stem, stored)]
     ids = executor.submit(list_cases, file, START_SECONDS).result()
     if isinstance(ids, Lost):
         raise InputError(f"{file}: found a module whose import ends in {ids.outcome}: {ids.reason}")

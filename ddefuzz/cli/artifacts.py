@@ -137,7 +137,7 @@ def command(
             broken = Broken(error=f"{found.outcome}: {found.reason}") if isinstance(found, Lost) else found
         except KeyboardInterrupt:
             interrupted = True
-        reported = about(finding) if finding is not None else None
+        reported = about(finding.title, finding.kind, finding.stages, finding.evidence) if finding is not None else None
         here = Artifacts(torch, chosen.case, text, tuple(made), broken, about=reported)
         others = []
         for one in interpreters if not interrupted else ():

@@ -23,11 +23,11 @@ from ddefuzz.cli.invocation import current_invocation
 from ddefuzz.cli.options import URL, jobs_option, option, trust_option
 from ddefuzz.cli.output import LiveLine, Output, deliver, output_options
 from ddefuzz.cli.report import writers_of
-from ddefuzz.coverage.inventory import installed_version
-from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
 from ddefuzz.files import is_folder, is_there
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.inventory import installed_version
+from ddefuzz.findings.ledger import Ledger
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding, read_findings
 from ddefuzz.findings.url import DatabaseUrl

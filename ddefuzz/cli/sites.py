@@ -12,11 +12,11 @@ from rich.progress import track
 
 from ddefuzz.cli.options import db_option, option
 from ddefuzz.cli.output import Output, deliver, json_writers, output_options, page_writers, progress_console
-from ddefuzz.coverage.guard_sites import GuardSite, guard_sites, site_document, totals, totals_document
-from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError
 from ddefuzz.files import check_folder, write_atomically
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.guard_sites import GuardSite, guard_sites, site_document, totals, totals_document
+from ddefuzz.findings.inventory import Inventory, Part, installed
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument.events import Language
 from ddefuzz.show.sites import INDEX, SitesPage, pages, sites_view

@@ -35,7 +35,6 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import prepare, said
-from ddefuzz.ops import catalogue
 from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size
 from ddefuzz.program.text import print_program
@@ -206,7 +205,7 @@ def _at(subject: Subject, size: CallSize, *, static_dims: bool) -> _At | None:
     """The subject at data sizes of that name; None if it has no such form. User code is called as it is."""
     if not isinstance(subject, ProgramSubject):
         return _At(size, subject, {}) if size == "example" else None
-    program = catalogue.parse(subject.text, "<program>").program
+    program = subject.program()
     resized, kept = masked_at_size(program, size) if static_dims else (at_data_size(program, size), {})
     if any(map(fault_of, resized.inputs)):  # such a size is not possible: `spd(n)` has none of 0
         return None
@@ -280,7 +279,7 @@ def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:
     """
     if not isinstance(at.subject, ProgramSubject):
         return False
-    program = catalogue.parse(at.subject.text, "<program>").program
+    program = at.subject.program()
     if not any(one.dtype in SMALL_FLOATS for one in program.inputs):
         return False
     wide = replace(

@@ -14,8 +14,10 @@ import msgspec
 
 from ddefuzz.errors import InputError
 from ddefuzz.instrument.events import Answer, Answered, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
-from ddefuzz.keys.case import is_key
+from ddefuzz.ops import catalogue
+from ddefuzz.program.model import Program
 from ddefuzz.program.sizes import CallSize
+from ddefuzz.program.text import is_key
 
 What: TypeAlias = Literal[
     "structure", "number", "dtype", "shape", "values", "strides", "mutation", "gradient", "alias", "global state"
@@ -192,6 +194,10 @@ class ProgramSubject(msgspec.Struct, frozen=True, tag="program"):
 
     text: str
     backed: bool = False
+
+    def program(self, where: str = "<program>") -> Program:
+        """The program. Raises ProgramError, which names `where`, if the text is not one of the catalogue."""
+        return catalogue.parse(self.text, where).program
 
 
 class CallableSubject(msgspec.Struct, frozen=True, tag="callable"):

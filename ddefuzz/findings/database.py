@@ -21,11 +21,11 @@ from sqlalchemy.orm import Session
 
 from ddefuzz.answers.model import Answers, Control
 from ddefuzz.classify.failure import Failure
-from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.errors import DatabaseError, InputError, RowError, refusals, refuse
 from ddefuzz.files import is_there
 from ddefuzz.findings.connection import errors_of, open_engine
 from ddefuzz.findings.decisions import FINDING, By, Decision, check_original
+from ddefuzz.findings.ledger import SiteRecord, together
 from ddefuzz.findings.lifecycle import recurs
 from ddefuzz.findings.merge import merged
 from ddefuzz.findings.model import (

@@ -25,8 +25,8 @@ from ddefuzz.classify.cause import Classified, by_experiment
 from ddefuzz.classify.evidence import failing_ops
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature
-from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.findings.decisions import Field
+from ddefuzz.findings.ledger import SiteRecord, together
 from ddefuzz.findings.model import (
     Confirmation,
     Finding,

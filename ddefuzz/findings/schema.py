@@ -36,9 +36,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from ddefuzz.classify.failure import Failure
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError, RowError, refuse
 from ddefuzz.files import MAX_UNPACKED
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.model import (
     Campaign,
     Finding,

@@ -50,6 +50,7 @@ from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.spec import OpSpec, Tensor
 from ddefuzz.program.model import Dim, Expr, Program, Recipe, names_in
 from ddefuzz.program.sizes import DataSize
+from ddefuzz.program.text import print_program
 
 
 class Arguments:
@@ -288,6 +289,11 @@ def case(profile: str, seed: int, index: int, journal: Journal | None = None) ->
     `journal` is called with each step before the step runs. So a step that kills the process is known.
     """
     return drawn_case(profile, seed, index, journal).program
+
+
+def case_text(profile: str, seed: int, index: int) -> str:
+    """The text of that program."""
+    return print_program(case(profile, seed, index))
 
 
 def drawn_case(profile: str, seed: int, index: int, journal: Journal | None = None, focus: int | None = None) -> Drawn:

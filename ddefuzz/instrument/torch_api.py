@@ -458,7 +458,7 @@ DYNAMO_REFUSALS = tuple(
 )
 NO_COMPILER = Api("torch._inductor.exc:InvalidCxxCompiler", "the machine has no C++ compiler: not judged")
 
-# Suggesting rewrites (checking/candidates.py), and counting guard sites (coverage/inventory.py).
+# Suggesting rewrites (checking/candidates.py), and counting guard sites (findings/inventory.py).
 GUARD_OR_FALSE = Api(f"{_SHAPES}:guard_or_false", "what a user may write in place of a branch", ("a",))
 GUARD_OR_TRUE = Api(f"{_SHAPES}:guard_or_true", "its other form", ("a",))
 

@@ -19,6 +19,7 @@ from ddefuzz.files import check_integers
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 from ddefuzz.program.recipes import DTYPES
+from ddefuzz.program.text import KEY_HEADER
 
 ALIGNMENT: Final = 16  # the alignment in bytes, and the divisor of sizes, that vectorized kernels need
 
@@ -52,7 +53,7 @@ PropertyName: TypeAlias = Literal[
     "gives-a-key", "adds-no-guard", "tells-apart", "shares", "holds-no-tensor", "same-in-other-process"
 ]
 
-HEADER: Final = "# ddefuzz key v1"
+HEADER: Final = f"{KEY_HEADER}1"
 
 _NAMES: Final = ("function", "violates", "options", "tensors")  # the names that a text assigns, in this order
 
@@ -146,26 +147,6 @@ class KeyCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     violates: PropertyName
     options: Options
     tensors: tuple[Drawn, ...]
-
-
-def is_key(text: str) -> bool:
-    """Whether a text is a case of a key function. Anything else is a program or user code."""
-    return text.startswith("# ddefuzz key v")
-
-
-def untrusted_function(text: str) -> str:
-    """The function of a stored case that is called only with --trust; empty for `KEY_FUNCTIONS` and for programs."""
-    function = parse_key(text, "<key>").function if is_key(text) else ""
-    return "" if function in KEY_FUNCTIONS else function
-
-
-def check_trust(text: str, *, trust: bool) -> None:
-    """Raise InputError if a stored case executes code that needs `trust`. All runs of stored cases pass here, in a
-    worker (`oracles.keys_run`) and as a stand-alone script (`repro.run`).
-    """
-    function = "" if trust else untrusted_function(text)
-    if function:
-        raise InputError(f"found the key function {function}, which is executed only with --trust")
 
 
 def print_key(case: KeyCase) -> str:

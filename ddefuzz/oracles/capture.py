@@ -1,9 +1,10 @@
-"""The capture oracle: if eager accepts a program, every stage must capture it."""
+"""The capture oracle: if eager accepts a program, every stage must capture it. And the frames that lead to the site."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from ddefuzz.classify import chain
 from ddefuzz.classify.anchor import question, shortened
@@ -11,9 +12,12 @@ from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.expected import by_exception
 from ddefuzz.classify.failure import Failure, Kind, decisive
-from ddefuzz.classify.site import USER_SITE
+from ddefuzz.classify.plumbing import is_cxx_plumbing, is_framework, is_python_plumbing
+from ddefuzz.classify.signature import Site
+from ddefuzz.classify.site import USER_SITE, function_name, inside_tracer, native_call
 from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
 from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.oracle import KindRow, Locate, Oracle, Title, attributed
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.verdict import is_refused_example
@@ -185,3 +189,84 @@ def classify(failure: Failure) -> Classified:
 
 def _no_runner(run: object) -> Observation:
     raise AssertionError(f"{run}: a failed capture is classified by what was observed")
+
+
+class Stack(NamedTuple):
+    """The frames of a failure that lead to its site, outermost first, without plumbing; C++ after Python.
+
+    `site` is the one at the site, if it is known. `left_out` is the number of frames that are plumbing.
+    """
+
+    frames: tuple[Frame, ...]
+    site: Frame | None
+    left_out: int
+
+
+def site_frame(failure: Failure, site: Site) -> Frame | None:
+    """The frame at a site that was stored. Rules that changed since then may give the failure another one."""
+    if failure.kind not in KINDS:
+        return None
+    classified = classify(failure)
+    if classified.signature.site == site:
+        return classified.frame
+    real, traced, native = _stacks(failure)
+    names = [(frame, frame.file, frame.function) for frame in (*traced, *real)]
+    names += [(frame, "", function_name(frame.function)) for frame in native]
+    place = (site.module or "", site.function)
+    return next((frame for frame, *name in reversed(names) if tuple(name) == place), None)
+
+
+def stack_to(failure: Failure, place: Site) -> Stack:
+    """The frames from the user's line to the site.
+
+    If a captured program failed, they lead to what made the assertion that it failed, if it is known.
+    """
+    if failure.kind in KINDS:
+        frame = site_frame(failure, place)
+        real, traced, native = _stacks(failure)
+    else:
+        failed = {call.captured.expression for call in failure.observation.calls}
+        made = next((one for one in failure.observation.constraints if one.text in failed), None)
+        frame, traced, native = None, (), ()
+        real = () if made is None else (*made.traced, *made.python)
+    site = frame if frame is not None and _shows(frame, place) else None
+    whole = (*traced, *inside_tracer(real)) if traced else real
+    python = [frame for frame in whole if frame == site or not is_python_plumbing(frame)]
+    own = next((index for index, frame in enumerate(python) if not is_framework(frame)), 0)
+    inner = tuple(reversed(native_call(native)))
+    if site in native and site not in inner:  # a call through a kernel in Python
+        inner = native[native.index(site) :]
+    cxx = [frame for frame in inner if frame is site or not is_cxx_plumbing(function_name(frame.function))]
+    shown = (*_without_repeats(python[own:]), *_without_repeats(cxx))
+    return Stack(shown, site, len(real) + len(traced) + len(native) - len(shown))
+
+
+def _shows(frame: Frame, site: Site) -> bool:
+    """Whether a frame is at the site. C++ sites have no file, user code no name; an op has the frame of its call."""
+    if site == USER_SITE:
+        return not is_framework(frame)
+    if site.language == "op":
+        return True
+    return frame.file == (site.module or "")
+
+
+def _stacks(failure: Failure) -> tuple[tuple[Frame, ...], tuple[Frame, ...], tuple[Frame, ...]]:
+    """The Python stack, the traced stack and the C++ stack of a failure."""
+    observation = failure.observation
+    if observation.raised is not None:
+        return observation.raised.python, observation.raised.traced, observation.raised.native
+    if not observation.exceptions:
+        return (), (), ()
+    _, exception = decisive(observation)
+    traced = next((one.traced for one in observation.exceptions if one.traced), ())
+    return exception.frames, traced, exception.native
+
+
+def _without_repeats(frames: Iterable[Frame]) -> list[Frame]:
+    """Adjacent frames of one function once. An op that modes intercept has a frame for each mode."""
+    kept: list[Frame] = []
+    for frame in frames:
+        if kept and (kept[-1].file, kept[-1].function) == (frame.file, frame.function):
+            kept.pop()
+        kept.append(frame)
+    return kept

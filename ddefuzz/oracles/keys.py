@@ -20,11 +20,12 @@ from ddefuzz.execute.protocol import KeySubject, Run, Runner, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.files import real_path
 from ddefuzz.instrument.events import Frame
+from ddefuzz.keys.case import KEY_FUNCTIONS, Checked, Drawn, KeyCase, Options, Property, PropertyName, parse_key
 from ddefuzz.keys.case import KINDS as TENSOR_KINDS
-from ddefuzz.keys.case import Checked, Drawn, KeyCase, Options, Property, PropertyName, parse_key
 from ddefuzz.keys.case import Kind as TensorKind
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
 from ddefuzz.oracles.seen import Seen
+from ddefuzz.program.text import is_key
 
 KIND_OF: Mapping[PropertyName, Kind] = {
     "gives-a-key": "no-key",
@@ -35,6 +36,21 @@ KIND_OF: Mapping[PropertyName, Kind] = {
     "same-in-other-process": "key-differs-by-process",
 }
 """The kind of failure for each property that a key function violates."""
+
+
+def untrusted_function(text: str) -> str:
+    """The function of a stored case that is called only with --trust; empty for `KEY_FUNCTIONS` and for programs."""
+    function = parse_key(text, "<key>").function if is_key(text) else ""
+    return "" if function in KEY_FUNCTIONS else function
+
+
+def check_trust(text: str, *, trust: bool) -> None:
+    """Raise InputError if a stored case executes code that needs `trust`. All runs of stored cases pass here, in a
+    worker (`keys_run`) and as a stand-alone script (`repro.run`).
+    """
+    function = "" if trust else untrusted_function(text)
+    if function:
+        raise InputError(f"found the key function {function}, which is executed only with --trust")
 
 
 class Keyed(msgspec.Struct, frozen=True, tag="keyed"):

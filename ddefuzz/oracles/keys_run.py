@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,9 +17,9 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.isolation import kept_intact
 from ddefuzz.execute.protocol import KeySubject, Observation, Run, measured, not_judged
 from ddefuzz.execute.subject import load_module
-from ddefuzz.keys.case import Drawn, Options, Property, check_trust, parse_key
-from ddefuzz.keys.properties import AnyKey, KeyFunction, check, defined, texts, violation
-from ddefuzz.oracles.keys import Keyed, PropertyTask
+from ddefuzz.keys.case import Drawn, Options, Property, Tensors, parse_key, print_key
+from ddefuzz.keys.properties import PROPERTIES, AnyKey, KeyFunction, check, defined, smallest_of, texts, violation
+from ddefuzz.oracles.keys import Keyed, PropertyTask, check_trust
 
 MARK: Final = b"\nkeys: "
 """What comes before the keys of another process. The function may print, too."""
@@ -46,6 +46,17 @@ def keyed_by(text: str, *, trust: bool) -> Keyed:
     if found is None:
         return Keyed(case.violates, place)
     return Keyed(case.violates, place, found.why, found.part, found.tensors, found.keys, found.asked)
+
+
+def smallest_case(text: str, shown: Callable[[str], bool]) -> tuple[str, int]:
+    """The smallest case that `shown` accepts, with tensors that the property simplifies; and the number of them."""
+    case = parse_key(text, "<key>")
+
+    def text_of(tensors: Tensors) -> str:
+        return print_key(msgspec.structs.replace(case, tensors=tensors))
+
+    best = smallest_of(case.tensors, lambda tensors: shown(text_of(tensors)), PROPERTIES[case.violates].simpler)
+    return text_of(best), len(best)
 
 
 def try_property(task: PropertyTask) -> Property:

@@ -28,7 +28,7 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.execute.worker import late
 from ddefuzz.internal import guarded
-from ddefuzz.keys.case import is_key, parse_key
+from ddefuzz.keys.case import parse_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.capture import classify
@@ -37,7 +37,7 @@ from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import ORACLES, calls_of, classified, comparing, oracle_of, own_stage
 from ddefuzz.oracles.verdict import Verdict, is_mostly_alike, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
-from ddefuzz.program.text import read_text
+from ddefuzz.program.text import is_key, read_text
 
 
 def check_case(text: str, where: str) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ from ddefuzz.program.model import (
 from ddefuzz.program.recipes import ANNOTATIONS, DTYPES, LAYOUTS, RECIPES, fault_of
 
 HEADER: Final = "# ddefuzz program v1"
+KEY_HEADER: Final = "# ddefuzz key v"  # and its version
 _HEADERS_OF_ANY_VERSION: Final = ("# ddefuzz program v", "# ddefuzz key v")
 """Those of programs, and of cases of key functions (`keys.case`)."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
@@ -130,6 +131,11 @@ def _print_values(item: Input) -> str:
 def is_program(text: str) -> bool:
     """Whether a `.py` file is a stored case: its first line is the header of some version. Others are user code."""
     return text.removeprefix(_BYTE_ORDER_MARK).startswith(_HEADERS_OF_ANY_VERSION)
+
+
+def is_key(text: str) -> bool:
+    """Whether a text is a stored case of a key function (`keys.case`), which has another text form than programs."""
+    return text.startswith(KEY_HEADER)
 
 
 def read_program(path: Path) -> str | None:

@@ -14,7 +14,6 @@ from textwrap import indent
 from typing import Final, NamedTuple
 
 from ddefuzz import syntax
-from ddefuzz.answers.model import Control, ControlOutcome
 from ddefuzz.classify.anchor import question
 from ddefuzz.classify.cause import MEANINGS, PROOFS
 from ddefuzz.classify.expected import Expected
@@ -29,9 +28,8 @@ from ddefuzz.escape import (
     python_comment,
     python_docstring,
 )
-from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Stage
 from ddefuzz.findings.model import Finding
-from ddefuzz.ops import catalogue
 from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import ORACLES, oracle_of, own_stage, row_of, stages, stored
 from ddefuzz.program.model import Program, functions_in
@@ -176,19 +174,9 @@ def _experiment(finding: Finding) -> list[str]:
 
 
 def _control(finding: Finding) -> list[str]:
-    if finding.control is None or finding.control == Control("not judged", "not judged"):
+    if finding.control is None or finding.control.is_empty:
         return []
-    said = _RAN if _is_failed_capture(finding) else _RAN | {"passes": "does not show this", "fails": "shows this, too"}
-    static, backed = said[finding.control.static], said[finding.control.backed]
-    return [f"With all sizes static the same program {static}; with backed dynamic sizes it {backed}.", ""]
-
-
-_RAN: Final[dict[ControlOutcome, str]] = {
-    "passes": "is captured",
-    "fails": "fails in the same way",
-    "fails otherwise": "fails otherwise",
-    "not judged": "was not judged",
-}
+    return [finding.control.sentence(is_failed_capture=_is_failed_capture(finding)), ""]
 
 
 def _stages(finding: Finding) -> list[str]:
@@ -333,7 +321,7 @@ def expected_of(finding: Finding) -> Expected:
 
 def program_of(finding: Finding) -> Program:
     """The smallest program of a finding, else the original one. Raises `InputError` if there is none."""
-    return catalogue.parse(text_of(finding), f"{finding.id}.py").program
+    return ProgramSubject(text_of(finding)).program(f"{finding.id}.py")
 
 
 def text_of(finding: Finding) -> str:

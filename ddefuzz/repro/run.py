@@ -25,8 +25,8 @@ from ddefuzz.execute.protocol import Outcome
 from ddefuzz.files import write_atomically
 from ddefuzz.findings.model import Finding
 from ddefuzz.internal import guarded
-from ddefuzz.keys.case import check_trust
 from ddefuzz.oracles.capture import IN_CALL
+from ddefuzz.oracles.keys import check_trust
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.repro.script import CALLING
 

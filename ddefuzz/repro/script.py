@@ -20,9 +20,8 @@ from ddefuzz.classify.expected import Expected, Recognizer
 from ddefuzz.classify.failure import KINDS
 from ddefuzz.errors import InputError
 from ddefuzz.escape import one_line
-from ddefuzz.execute.protocol import CallableSubject, Stage, Subject
+from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
 from ddefuzz.files import real_path
-from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
 from ddefuzz.oracles.oracle import CAUGHT, Script
 from ddefuzz.program.model import Program
@@ -547,7 +546,7 @@ def case_script(subject: Subject, stage: Stage, kind: str, title: str) -> str:
         )
         inputs = f"{marked}, dynamic_shapes=shapes()" if stage in _MASKED_STAGES else marked
     else:
-        program = catalogue.parse(subject.text, title).program
+        program = ProgramSubject(subject.text).program(title)
         text, marking = module_of(program, stage), marking_of(program, stage)
         inputs, eager = marked if marking else "make_inputs()", "" if stage == "eager" else EAGER_CHECK
     return emitted(

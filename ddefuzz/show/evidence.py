@@ -15,15 +15,13 @@ from ddefuzz.answers.model import Answers, PatchEvidence, Tally
 from ddefuzz.answers.patch import source_of
 from ddefuzz.classify.anchor import question
 from ddefuzz.classify.cause import MEANINGS, PROOFS
-from ddefuzz.classify.failure import Failure, decisive
-from ddefuzz.classify.plumbing import is_cxx_plumbing, is_framework, is_python_plumbing
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Site
-from ddefuzz.classify.site import USER_SITE, function_name, inside_tracer, native_call
+from ddefuzz.classify.site import function_name
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, FindingSummary, id_of, sequence_of
-from ddefuzz.instrument.events import Frame
-from ddefuzz.oracles.capture import KINDS, classify
+from ddefuzz.oracles.capture import site_frame, stack_to
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.oracles.verdict import Verdict
 from ddefuzz.repro.finding import finding_snippet
@@ -95,88 +93,21 @@ class StackLines(msgspec.Struct, frozen=True):
     left_out: int
 
 
-def site_frame(failure: Failure, site: Site) -> Frame | None:
-    """The frame at a site that was stored. Rules that changed since then may give the failure another one."""
-    if failure.kind not in KINDS:
-        return None
-    classified = classify(failure)
-    if classified.signature.site == site:
-        return classified.frame
-    real, traced, native = _stacks(failure)
-    names = [(frame, frame.file, frame.function) for frame in (*traced, *real)]
-    names += [(frame, "", function_name(frame.function)) for frame in native]
-    place = (site.module or "", site.function)
-    return next((frame for frame, *name in reversed(names) if tuple(name) == place), None)
-
-
 def stack_to_site(failure: Failure, place: Site) -> StackLines:
-    """The frames from the user's line on that are not plumbing, C++ after Python. That at the site is marked.
-
-    If a captured program failed, they lead to what made the assertion that it failed, if it is known.
-    """
-    if failure.kind in KINDS:
-        frame = site_frame(failure, place)
-        real, traced, native = _stacks(failure)
-    else:
-        failed = {call.captured.expression for call in failure.observation.calls}
-        made = next((one for one in failure.observation.constraints if one.text in failed), None)
-        frame, traced, native = None, (), ()
-        real = () if made is None else (*made.traced, *made.python)
-    site = frame if frame is not None and _shows(frame, place) else None
-    whole = (*traced, *inside_tracer(real)) if traced else real
-    python = [frame for frame in whole if frame == site or not is_python_plumbing(frame)]
-    own = next((index for index, frame in enumerate(python) if not is_framework(frame)), 0)
-    inner = tuple(reversed(native_call(native)))
-    if site in native and site not in inner:  # a call through a kernel in Python
-        inner = native[native.index(site) :]
-    cxx = [frame for frame in inner if frame is site or not is_cxx_plumbing(function_name(frame.function))]
-    shown = [*_without_repeats(python[own:]), *_without_repeats(cxx)]
-    lines = [line for frame in shown for line in _lines(frame, marked=site is not None and frame == site)]
-    if site is not None and place.language == "C++" and function_name(site.function) != place.function:
-        lines.append(f"      the compiler inlined {place.function} into {function_name(site.function)}")
-    left_out = len(real) + len(traced) + len(native) - len(shown)
-    return StackLines(tuple(lines), site in shown, left_out)
-
-
-def _shows(frame: Frame, site: Site) -> bool:
-    """Whether a frame is at the site. C++ sites have no file, user code no name; an op has the frame of its call."""
-    if site == USER_SITE:
-        return not is_framework(frame)
-    if site.language == "op":
-        return True
-    return frame.file == (site.module or "")
-
-
-def _stacks(failure: Failure) -> tuple[tuple[Frame, ...], tuple[Frame, ...], tuple[Frame, ...]]:
-    """The Python stack, the traced stack and the C++ stack of a failure."""
-    observation = failure.observation
-    if observation.raised is not None:
-        return observation.raised.python, observation.raised.traced, observation.raised.native
-    if not observation.exceptions:
-        return (), (), ()
-    _, exception = decisive(observation)
-    traced = next((one.traced for one in observation.exceptions if one.traced), ())
-    return exception.frames, traced, exception.native
-
-
-def _without_repeats(frames: Iterable[Frame]) -> list[Frame]:
-    """Adjacent frames of one function once. An op that modes intercept has a frame for each mode."""
-    kept: list[Frame] = []
-    for frame in frames:
-        if kept and (kept[-1].file, kept[-1].function) == (frame.file, frame.function):
-            kept.pop()
-        kept.append(frame)
-    return kept
-
-
-def _lines(frame: Frame, *, marked: bool) -> Iterable[str]:
-    mark = MARK if marked else " "
-    if not frame.file:
-        yield f"{mark} {function_name(frame.function)}  (C++)"
-        return
-    yield f"{mark} {frame.file}:{frame.line} in {frame.function}"
-    if frame.code:
-        yield f"      {' '.join(frame.code.split())}"
+    """The frames from the user's line on that are not plumbing. That at the site is marked."""
+    stack = stack_to(failure, place)
+    lines: list[str] = []
+    for frame in stack.frames:
+        mark = MARK if stack.site is not None and frame == stack.site else " "
+        if not frame.file:
+            lines.append(f"{mark} {function_name(frame.function)}  (C++)")
+            continue
+        lines.append(f"{mark} {frame.file}:{frame.line} in {frame.function}")
+        if frame.code:
+            lines.append(f"      {' '.join(frame.code.split())}")
+    if stack.site is not None and place.language == "C++" and function_name(stack.site.function) != place.function:
+        lines.append(f"      the compiler inlined {place.function} into {function_name(stack.site.function)}")
+    return StackLines(tuple(lines), stack.site in stack.frames, stack.left_out)
 
 
 VERDICTS: MappingProxyType[Verdict, str] = MappingProxyType(

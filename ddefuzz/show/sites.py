@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from ddefuzz.coverage.guard_sites import FileCount, GuardSite, Totals, counts_of_files
 from ddefuzz.errors import InputError
 from ddefuzz.files import leads_to_file
+from ddefuzz.findings.guard_sites import FileCount, GuardSite, Totals, counts_of_files
 from ddefuzz.show.blocks import (
     Block,
     Code,

@@ -18,13 +18,13 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from ddefuzz.campaign.tasks import sightings_of
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.execute.journal import last_of_case
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ProgramSubject, Run, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.model import Sighting
 from ddefuzz.internal import guarded
 from ddefuzz.ops.catalogue import OPS, parse

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.classify.signature import Cause, Signature
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.worker import late
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.model import Sighting
 from ddefuzz.oracles.program import CAPTURE
 

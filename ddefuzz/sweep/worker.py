@@ -18,7 +18,6 @@ from ddefuzz.artifacts.model import Cause
 from ddefuzz.campaign.case import result_of
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.signature import Signature
-from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
@@ -36,6 +35,7 @@ from ddefuzz.execute.protocol import (
     Stage,
 )
 from ddefuzz.execute.worker import note
+from ddefuzz.findings.ledger import Ledger
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate import opinfo
 from ddefuzz.generate.lockstep import tolerant_eager

@@ -17,9 +17,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 import msgspec
 
 from ddefuzz.classify.signature import Signature
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.listing import campaigns
 from ddefuzz.findings.model import Campaign, Finding
 from ddefuzz.findings.url import DatabaseUrl, parse_url, without_passwords

@@ -23,7 +23,7 @@ from ddefuzz.files import files_below, read_bytes
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import results
 from ddefuzz.findings.model import Finding, Result, stamp
-from ddefuzz.keys.case import untrusted_function
+from ddefuzz.oracles.keys import untrusted_function
 from ddefuzz.repro.run import ScriptResult, Written, located, run_scripts, torch_of
 from ddefuzz.repro.script import case_script
 from ddefuzz.show.blocks import counted

@@ -15,13 +15,12 @@ import msgspec
 import torch
 
 from ddefuzz.classify.cause import Classified
-from ddefuzz.coverage.ledger import reached
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
-from ddefuzz.generate.draw import case
+from ddefuzz.findings.ledger import reached
+from ddefuzz.generate.draw import case_text
 from ddefuzz.oracles.program import judge_program, tried_of
-from ddefuzz.program.text import print_program
 from ddefuzz.versions.side_by_side import Ask, CaseSeen, GuardSeen
 
 CASE_SECONDS: Final = 60.0
@@ -29,7 +28,7 @@ CASE_SECONDS: Final = 60.0
 
 def draw(ask: Ask) -> str:
     """The text of a case of a uniform campaign."""
-    return print_program(case(ask.profile, ask.seed, ask.number))
+    return case_text(ask.profile, ask.seed, ask.number)
 
 
 def see(ask: Ask) -> CaseSeen:

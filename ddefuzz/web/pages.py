@@ -14,12 +14,12 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_typ
 import msgspec
 from pydantic import Field
 
-from ddefuzz.coverage.guard_sites import FileCount, GuardSite, Totals, counts_of_files, guard_sites, totals
-from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.files import leads_to_file, real_path
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.guard_sites import FileCount, GuardSite, Totals, counts_of_files, guard_sites, totals
+from ddefuzz.findings.inventory import Inventory, Part, installed
 from ddefuzz.findings.listing import Counts, Query
 from ddefuzz.findings.model import FindingSummary
 from ddefuzz.findings.schema import readable

@@ -143,7 +143,15 @@ def test_one_finding_of_each_kind_has_a_page() -> None:
         text = finding.minimal or finding.original
         assert text is not None
         stages = [make(MakeTask(ProgramSubject(text), STAGE_OF.get(finding.stages[0], "export")))]
-        page = html_page(Artifacts("2.13.0", finding.id, text, tuple(stages), about=about(finding)))
+        page = html_page(
+            Artifacts(
+                "2.13.0",
+                finding.id,
+                text,
+                tuple(stages),
+                about=about(finding.title, finding.kind, finding.stages, finding.evidence),
+            )
+        )
         assert f"<code>{kind}</code>: " in page
         assert stages[0].failure is not None or stages[0].graph is not None, finding.id
         assert all(part.text.strip() for part in stages[0].parts), finding.id

@@ -13,9 +13,9 @@ from ci.bench.planted import Planted, Programs, Reacher, effect_of, show_called
 from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, Difference, Ended, Observation, Run, Semantics
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Place
 from ddefuzz.oracles.program import Trial, Tried
 from tests.bench.typed_bench import typed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.coverage.ledger import ENVIRONMENT, ProcessLine, SiteCount, SiteLine, growth, read_lines
+from ddefuzz.findings.ledger import ENVIRONMENT, ProcessLine, SiteCount, SiteLine, growth, read_lines
 
 SUBJECT = """\
 import os
@@ -43,7 +43,7 @@ def sites(path: Path) -> list[SiteLine]:
 @pytest.mark.slow
 def test_a_script_under_the_hook(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(FALLS_BACK)
-    done = run("-m", "ddefuzz.coverage.outside", "script.py", cwd=tmp_path, **{ENVIRONMENT: "sites.jsonl"})
+    done = run("-m", "ddefuzz.site_hook", "script.py", cwd=tmp_path, **{ENVIRONMENT: "sites.jsonl"})
     assert done.returncode == 0, done.stderr
     lines = read_lines(tmp_path / "sites.jsonl")
     assert isinstance(lines[0], ProcessLine)
@@ -58,7 +58,7 @@ def test_a_script_under_the_hook(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(RAISES_AND_DIES)
-    done = run("-m", "ddefuzz.coverage.outside", "script.py", cwd=tmp_path, **{ENVIRONMENT: "sites.jsonl"})
+    done = run("-m", "ddefuzz.site_hook", "script.py", cwd=tmp_path, **{ENVIRONMENT: "sites.jsonl"})
     assert done.returncode == -9
     raised = [line.reached for line in sites(tmp_path / "sites.jsonl") if line.reached.answer == "raised"]
     assert [str(reached.blamed) for reached in raised] == ["at::native::chunk"]
@@ -68,7 +68,7 @@ def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
 def test_pytest_under_the_hook(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(A_TEST)
     file = tmp_path / "sites.jsonl"
-    done = run("-m", "pytest", "-q", "-p", "ddefuzz.coverage.outside", cwd=tmp_path, **{ENVIRONMENT: str(file)})
+    done = run("-m", "pytest", "-q", "-p", "ddefuzz.site_hook", cwd=tmp_path, **{ENVIRONMENT: str(file)})
     assert done.returncode == 0, done.stdout
     *_, last = growth(read_lines(file))
     assert last.sites.dde == last.sites.dde_cxx == 1
@@ -81,7 +81,7 @@ def test_a_command_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
         (("gone.py",), "sites.jsonl", "gone.py: found no such file, expected a Python script"),
         (("-m", "this"), "no/folder/sites.jsonl", "no/folder/sites.jsonl: cannot be written"),
     ):
-        done = run("-m", "ddefuzz.coverage.outside", *words, cwd=tmp_path, **{ENVIRONMENT: file})
+        done = run("-m", "ddefuzz.site_hook", *words, cwd=tmp_path, **{ENVIRONMENT: file})
         assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (2, True, 1)
 
 

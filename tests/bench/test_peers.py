@@ -14,7 +14,7 @@ from tests.bench.typed_bench import text_of, typed
 
 FOREVER = """\
 import sys
-import ddefuzz.coverage.outside
+import ddefuzz.site_hook
 import torch
 from torch._dynamo.decorators import mark_unbacked
 
@@ -75,7 +75,7 @@ def test_a_command_is_stopped_when_the_user_wants_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_command_without_the_hook_is_one_clear_line(tmp_path: Path) -> None:
     for text, said in (
-        ("none=true", "found no line of the hook's, expected a command that imports ddefuzz.coverage.outside"),
+        ("none=true", "found no line of the hook's, expected a command that imports ddefuzz.site_hook"),
         ("none=no-such-program", "found 'no-such-program', expected a program to run"),
         ("guided=true", "found the name 'guided'"),
     ):

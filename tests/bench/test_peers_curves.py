@@ -10,8 +10,8 @@ import pytest
 
 from ci.bench import peers
 from ci.bench.peers import GRID, Curve, Estimate, chart, compare, estimates, reached_by, view
-from ddefuzz.coverage.ledger import SiteCount, Step
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.findings.ledger import SiteCount, Step
 from ddefuzz.show.html import require_chart, svg
 from tests.bench.typed_bench import text_of
 

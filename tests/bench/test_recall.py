@@ -13,10 +13,10 @@ from ci.bench.recall import examples_of, judge_fault, ninetieth, show
 from ci.bench.survey import Judged, Reachers, RecallFolder, Survey
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
-from ddefuzz.coverage.ledger import Reached, SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run, Semantics, Stage
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.ledger import Reached, SiteRecord
 from ddefuzz.instrument.events import Answer, Fault, Frame, Place, Raised
 from ddefuzz.oracles.program import Trial, Tried
 from tests.bench.typed_bench import typed

@@ -6,8 +6,8 @@ from random import Random
 
 from ddefuzz.campaign.guide import FRESH, RETRIED, Calling
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
-from ddefuzz.coverage.ledger import Answer, Reached
 from ddefuzz.execute.protocol import Stage
+from ddefuzz.findings.ledger import Answer, Reached
 from ddefuzz.generate.profiles import CAPTURES, Again, Draw, Mutate, Origin
 from ddefuzz.instrument.events import Place
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ddefuzz.campaign.guide import ROUND, STRATEGIES, TEMPLATES, CalledCase, Guide
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.classify.signature import Site
-from ddefuzz.coverage.ledger import Reached
+from ddefuzz.findings.ledger import Reached
 from ddefuzz.generate.profiles import CAPTURES, Draw, Mutate, Origin, Respell, Sample, name_of
 from ddefuzz.instrument.events import Place
 from ddefuzz.ops.catalogue import OPS

@@ -40,11 +40,11 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, id_of
 from ddefuzz.findings.schema import METADATA
 from ddefuzz.findings.textform import Known, read_finding
-from ddefuzz.keys.case import is_key, parse_key, print_key
+from ddefuzz.keys.case import parse_key, print_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import oracle_of
-from ddefuzz.program.text import print_program
+from ddefuzz.program.text import is_key, print_program
 from ddefuzz.repro.finding import (
     capture_snippet,
     expected_of,

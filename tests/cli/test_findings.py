@@ -19,10 +19,10 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.findings import command
 from ddefuzz.cli.main import main
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError, RowError
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.textform import KNOWN
 from tests.findings.arbitrary_findings import (
     CHUNK,

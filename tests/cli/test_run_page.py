@@ -13,9 +13,9 @@ from ddefuzz.campaign.page import summary_view
 from ddefuzz.campaign.summary import Called, CampaignFinding, StrategyCount, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.run import _passed, command
-from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.errors import InputError
 from ddefuzz.execute.scratch import PREFIX
+from ddefuzz.findings.ledger import SiteCount
 from ddefuzz.findings.textform import NONE, Now
 from ddefuzz.program.sizes import CALL_SIZES
 from ddefuzz.show.blocks import Invocation

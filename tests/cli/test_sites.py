@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddefuzz.cli.sites import command
-from ddefuzz.coverage import inventory
-from ddefuzz.coverage.inventory import Inventory
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import DatabaseError, InputError, UnsupportedError
+from ddefuzz.findings import inventory
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.inventory import Inventory
+from ddefuzz.findings.ledger import SiteRecord
 from tests.findings.arbitrary_findings import PROGRAM
 
 TORCH = "2.13.0+made.up"

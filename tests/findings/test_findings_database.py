@@ -15,10 +15,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from ddefuzz.answers.model import Answers, Control, Tally
 from ddefuzz.classify.signature import Signature
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, By, changed, link, note, set_state, undup
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.merge import merged, merged_site
 from ddefuzz.findings.model import MOST_OBSERVED, Confirmation, Finding, as_document, id_of, sequence_of, stamp

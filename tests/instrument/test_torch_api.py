@@ -30,7 +30,7 @@ ALLOWED = {
     "oracles/reference.py": SOURCE_DATA,
     "oracles/assertions.py": SOURCE_DATA,
     "oracles/verdict.py": SOURCE_DATA,
-    "coverage/unreached.py": SOURCE_DATA,
+    "findings/unreached.py": SOURCE_DATA,
     "ops/references.py": "functions that programs may call; one that this torch does not have is not drawn",
     "keys/case.py": "the key functions of torch that a stored case may call; tests call them",
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",

@@ -14,13 +14,11 @@ from ddefuzz.keys.case import (
     Drawn,
     KeyCase,
     Options,
-    check_trust,
-    is_key,
     parse_key,
     print_key,
-    untrusted_function,
 )
-from ddefuzz.program.text import is_program
+from ddefuzz.oracles.keys import check_trust, untrusted_function
+from ddefuzz.program.text import is_key, is_program
 from ddefuzz.show.evidence import facts_of, site_lines
 
 CASE = KeyCase(

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.diff import command as diff
-from ddefuzz.coverage.ledger import Answer, SiteRecord
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.ledger import Answer, SiteRecord
 from tests.findings.arbitrary_findings import CHUNK, OTHER_PROGRAM, PROGRAM, ROLL, START, sighting
 
 OLD, NEW = "2.13.0+cpu", "2.15.0+cu132"

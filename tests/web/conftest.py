@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from ddefuzz.coverage.inventory import read
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.inventory import read
 from ddefuzz.web import pages
 from ddefuzz.web.security import Access
 from tests.web.served import client_of, filled

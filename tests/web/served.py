@@ -9,9 +9,9 @@ import msgspec
 from fastapi.testclient import TestClient
 
 from ddefuzz.answers.model import Control
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, changed, link, note, set_state
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.model import Finding, HistoryEntry, Note, Token, stamp
 from ddefuzz.findings.tokens import digest_of
 from ddefuzz.web.app import make_app

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from fastapi.testclient import TestClient
 
-from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.model import Finding
 from ddefuzz.web.app import make_app
 from ddefuzz.web.pages import PAGES

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from ddefuzz.coverage.guard_sites import GuardSite, guard_sites, site_document, totals
-from ddefuzz.coverage.inventory import CALLS, GuardCall, Inventory, installed
-from ddefuzz.coverage.ledger import Ledger, SiteRecord, reached
-from ddefuzz.coverage.unreached import UNREACHED, Reason, reason_for
 from ddefuzz.execute.protocol import EXPLICIT, Observation
+from ddefuzz.findings.guard_sites import GuardSite, guard_sites, site_document, totals
+from ddefuzz.findings.inventory import CALLS, GuardCall, Inventory, installed
+from ddefuzz.findings.ledger import Ledger, SiteRecord, reached
+from ddefuzz.findings.unreached import UNREACHED, Reason, reason_for
 from ddefuzz.instrument.guards import watch
 
 REFS = "torch/_refs/__init__.py"

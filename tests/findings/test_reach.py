@@ -9,8 +9,8 @@ from ddefuzz.classify.anchor import expression_shape, relation
 from ddefuzz.classify.cause import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.coverage.ledger import Reached, reached
 from ddefuzz.execute.protocol import EXPLICIT, Observation
+from ddefuzz.findings.ledger import Reached, reached
 from ddefuzz.instrument.events import Frame, Guard, Place, Raised
 from ddefuzz.instrument.torch_api import SIZES_FOR_CXX
 

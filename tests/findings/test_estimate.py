@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddefuzz.coverage.guard_sites import chao1, chao1_interval, chao1_variance, estimate, good_turing
+from ddefuzz.findings.guard_sites import chao1, chao1_interval, chao1_variance, estimate, good_turing
 
 SINGLES_AND_DOUBLES = [0, 1, 1, 4, 2, 5, 2, 4, 1, 2]
 NO_SINGLES = [0, 2, 2, 4, 5, 0]

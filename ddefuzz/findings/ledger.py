@@ -217,7 +217,7 @@ def together(known: SiteRecord, more: SiteRecord, count: Callable[[int, int], in
 
 
 ENVIRONMENT = "DDEFUZZ_SITES"
-"""Names the file of lines for a process that imports `ddefuzz.coverage.outside`."""
+"""Names the file of lines for a process that imports `ddefuzz.site_hook`."""
 
 
 class ProcessLine(msgspec.Struct, frozen=True, tag="process", tag_field="line_of"):

@@ -8,13 +8,13 @@ from typing import TypeAlias
 
 import pytest
 
-from ddefuzz.coverage.guard_sites import guard_sites
-from ddefuzz.coverage.inventory import Inventory, installed
-from ddefuzz.coverage.ledger import Ledger, reached
-from ddefuzz.coverage.unreached import KEPT, reason_for
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Run, Stage, Subject
 from ddefuzz.execute.subject import load_module
+from ddefuzz.findings.guard_sites import guard_sites
+from ddefuzz.findings.inventory import Inventory, installed
+from ddefuzz.findings.ledger import Ledger, reached
+from ddefuzz.findings.unreached import KEPT, reason_for
 
 CORPORA = Path(__file__).parents[2] / "corpora"
 MODULE = str(CORPORA / "sites" / "cases.py")

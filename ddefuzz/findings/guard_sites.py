@@ -16,9 +16,9 @@ from typing import Any, get_args
 import msgspec
 from msgspec.structs import asdict
 
-from ddefuzz.coverage.inventory import CALLS, GuardCall, Part, part_of
-from ddefuzz.coverage.ledger import Answer, SiteRecord, together
-from ddefuzz.coverage.unreached import reason_for
+from ddefuzz.findings.inventory import CALLS, GuardCall, Part, part_of
+from ddefuzz.findings.ledger import Answer, SiteRecord, together
+from ddefuzz.findings.unreached import reason_for
 from ddefuzz.instrument.events import Counterfactual, Language
 
 SITE_SCHEMA = "ddefuzz.site/1"

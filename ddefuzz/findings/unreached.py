@@ -7,7 +7,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from ddefuzz.coverage.inventory import GuardCall
+from ddefuzz.findings.inventory import GuardCall
 
 
 class Reason(NamedTuple):

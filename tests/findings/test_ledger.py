@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddefuzz.classify.signature import Site
-from ddefuzz.coverage.ledger import Ledger, Reached, SiteCount, SiteKey, SiteRecord, together
+from ddefuzz.findings.ledger import Ledger, Reached, SiteCount, SiteKey, SiteRecord, together
 from ddefuzz.instrument.events import Place
 
 REFS = "torch/_refs/__init__.py"

@@ -1,11 +1,11 @@
 """Measure any Python command with ddefuzz's hook: which guard sites its processes reach.
 
     export DDEFUZZ_SITES=sites.jsonl
-    python -m ddefuzz.coverage.outside fuzzer.py ARGS
-    python -m ddefuzz.coverage.outside -m some.module ARGS
-    python -m pytest -p ddefuzz.coverage.outside test/test_it.py
+    python -m ddefuzz.site_hook fuzzer.py ARGS
+    python -m ddefuzz.site_hook -m some.module ARGS
+    python -m pytest -p ddefuzz.site_hook test/test_it.py
 
-Alternatively, `import ddefuzz.coverage.outside` first in a script. Each guard site is written as a JSON line
+Alternatively, `import ddefuzz.site_hook` first in a script. Each guard site is written as a JSON line
 (`ledger.SiteLine`) when it is first reached, in one write, so a kill loses nothing. Processes that the command forks
 write to the same file. torch's FakeTensor cache is off, as in a campaign: with it, sites depend on what ran before.
 """
@@ -25,16 +25,16 @@ import msgspec
 import torch
 
 from ddefuzz.classify.site import site
-from ddefuzz.coverage.ledger import ENVIRONMENT, Line, ProcessLine, Reached, SiteLine
 from ddefuzz.errors import EXIT_USAGE, DdefuzzError, InputError
 from ddefuzz.execute.worker import SYMBOLIZER, long_lived_symbolizer
 from ddefuzz.files import is_file, real_path
+from ddefuzz.findings.ledger import ENVIRONMENT, Line, ProcessLine, Reached, SiteLine
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.recorder import Recorder
 
-USAGE = f"{ENVIRONMENT}=SITES.jsonl python -m ddefuzz.coverage.outside (SCRIPT | -m MODULE) [ARGS …]"
+USAGE = f"{ENVIRONMENT}=SITES.jsonl python -m ddefuzz.site_hook (SCRIPT | -m MODULE) [ARGS …]"
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except DdefuzzError as problem:
-        sys.stderr.write(f"ddefuzz.coverage.outside: {problem}\n")
+        sys.stderr.write(f"ddefuzz.site_hook: {problem}\n")
         sys.exit(EXIT_USAGE)
 elif ENVIRONMENT in os.environ:
     install(Path(os.environ[ENVIRONMENT]))

@@ -21,9 +21,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz import syntax
-from ddefuzz.coverage.ledger import Answer
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.files import leads_to_file
+from ddefuzz.findings.ledger import Answer
 from ddefuzz.instrument import torch_api
 
 CALLS: Mapping[str, Answer] = MappingProxyType(

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddefuzz.coverage.inventory import GuardCall, Inventory, installed, part_of, read, version
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.findings.inventory import GuardCall, Inventory, installed, part_of, read, version
 
 SOURCE = '''\
 """Mentions guard_or_false(x) without a call."""
@@ -59,7 +59,7 @@ def test_threads_that_need_the_inventory_at_once_read_it_once(monkeypatch: pytes
         is_asked_again.wait(0.2)
         return Inventory("2.13.0", package, ())
 
-    monkeypatch.setattr("ddefuzz.coverage.inventory._once", cache(read_slowly))
+    monkeypatch.setattr("ddefuzz.findings.inventory._once", cache(read_slowly))
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(installed)
         assert is_read.wait(60)
@@ -162,6 +162,6 @@ def test_every_call_is_in_the_source_where_it_says(real: Inventory) -> None:
 
 
 def test_torch_is_not_imported() -> None:
-    code = "import sys; from ddefuzz.coverage.inventory import installed; installed(); print('torch' in sys.modules)"
+    code = "import sys; from ddefuzz.findings.inventory import installed; installed(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
