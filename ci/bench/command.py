@@ -11,9 +11,12 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import rich_click as click
 
-from ddefuzz.cli.options import URL, db_option, jobs_option, stages_option
-from ddefuzz.cli.output import LiveLine, Output, OutputFile, deliver, output_options, page_writers
+from ddefuzz.cli.command import URL, Output, OutputFile, click_command, formats
+from ddefuzz.cli.options import DB, IN_STAGES, JOBS
+from ddefuzz.cli.output import LiveLine, deliver, page_writers
+from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.scratch import scratch_folder
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.generate.profiles import CAPTURES
 from ddefuzz.show.blocks import Block
 from ddefuzz.show.html import require_chart, svg
@@ -88,6 +91,11 @@ def names(name: str, parameter: str, said: str, default: tuple[str, ...] = ()) -
     )
 
 
+JOBS_OPTION: Option = JOBS("jobs", int)
+DB_OPTION: Option = DB("db", DatabaseUrl)
+STAGES_OPTION: Option = IN_STAGES("stages", tuple[Stage, ...])
+
+
 BENCHMARKS = {
     "calls": Benchmark(
         """Compare the CPU seconds of a capture alone with those of a capture that is called and judged.
@@ -106,7 +114,7 @@ BENCHMARKS = {
         with NAME_args, or a factory that returns (callable, args).
         """,
         "check:run",
-        (click.argument("targets", metavar="FILE:NAME...", nargs=-1, required=True), stages_option),
+        (click.argument("targets", metavar="FILE:NAME...", nargs=-1, required=True), STAGES_OPTION),
     ),
     "compile": Benchmark(
         """Compile programs with unbacked, backed and static sizes: first calls, run times, graphs and kernels.
@@ -147,7 +155,7 @@ BENCHMARKS = {
         (
             number("--findings", 10_000, "Number of findings: copies of those in the database.", 1, 1_000_000),
             number("--requests", 7, "Requests of each page."),
-            db_option,
+            DB_OPTION,
         ),
     ),
     "export-time": Benchmark(
@@ -196,7 +204,7 @@ BENCHMARKS = {
             SEED,
             profile("default"),
             number("--captures", 20, "Number of programs of each profile to capture in aot and export. 0: none.", 0),
-            jobs_option,
+            JOBS_OPTION,
         ),
     ),
     "keys": Benchmark(
@@ -234,7 +242,7 @@ BENCHMARKS = {
                 help="Another tool: a command that imports ddefuzz.site_hook. {seed} is replaced by the seed. "
                 "Can be repeated.",
             ),
-            jobs_option,
+            JOBS_OPTION,
         ),
         has_chart=True,
     ),
@@ -279,9 +287,9 @@ BENCHMARKS = {
                 metavar="VERSION",
                 help="Choose among the sites of this version of torch, if the database has several.",
             ),
-            stages_option,
-            jobs_option,
-            db_option,
+            STAGES_OPTION,
+            JOBS_OPTION,
+            DB_OPTION,
         ),
     ),
     "recompiles": Benchmark(
@@ -302,8 +310,11 @@ def group() -> None:
     """Measure ddefuzz itself."""
 
 
-def _command(name: str, benchmark: Benchmark) -> click.Command:
-    def call(output: Output, **options: Any) -> None:
+def _add(name: str, benchmark: Benchmark) -> None:
+    names = ("text", "json", "markdown", "html", *(["svg"] if benchmark.has_chart else []))
+
+    @click_command(name, group, help=benchmark.help)
+    def command(output: Output = formats(*names), **options: Any) -> None:  # noqa: B008 as in `ddefuzz.cli`
         if "svg" in output.formats:
             require_chart()
         module, _, function = benchmark.run.partition(":")
@@ -319,12 +330,10 @@ def _command(name: str, benchmark: Benchmark) -> click.Command:
         if result.exit_code:
             raise SystemExit(result.exit_code)
 
-    decorated: Any = output_options("text", "json", "markdown", "html", *(["svg"] if benchmark.has_chart else []))(call)
-    for option in reversed(benchmark.options):
-        decorated = option(decorated)
-    made: click.Command = click.command(name, help=benchmark.help)(decorated)
-    return made
+    for option in benchmark.options:
+        option(command)
+    command.params.sort(key=lambda one: one.name in ("format_", "outputs"))  # these are the last
 
 
 for _name, _benchmark in BENCHMARKS.items():
-    group.add_command(_command(_name, _benchmark))
+    _add(_name, _benchmark)

@@ -22,9 +22,10 @@ from ddefuzz.answers.experiment import (
     calling,
     samples,
 )
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.invocation import current_invocation, resolve
-from ddefuzz.cli.options import capture_stage_option, db_option, jobs_option, option, timeout_option
-from ddefuzz.cli.output import LiveLine, Output, deliver, output_options, page_writers
+from ddefuzz.cli.options import DB, JOBS, capture_stage_option, timeout_option
+from ddefuzz.cli.output import LiveLine, deliver, page_writers
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Stage
@@ -67,39 +68,26 @@ class Target(NamedTuple):
     finding: Finding | None = None
 
 
-@click.command("answers")
-@click.argument("targets", metavar="[ID|FILE]...", nargs=-1)
-@option("--all", "Try all findings of kind dde in the database.", bool, into="everything")
-@option(
-    "--patch",
-    "Print a patch for a guard in torch's Python code. It is tried first, in memory, with stored programs and "
-    "torch's samples.",
-    bool,
-    into="patching",
-)
-@option("--write", "Save each result in its finding, with the cause that follows from it.", bool)
-@option("--fresh", "With --all --write: also try findings that have a result of this torch.", bool)
-@option("--stored", "Print the results that the findings of the database have, and run nothing.", bool)
-@capture_stage_option(
-    f"Capture in this stage: {', '.join(CAPTURE_STAGES)}. Default: aot if the guard fails there too, else the "
-    "finding's own; export for a FILE."
-)
-@timeout_option(60.0, "one run")
-@jobs_option
-@db_option
-@output_options("text", "json", "markdown")
+@click_command("answers")
 def command(
-    targets: tuple[str, ...],
-    everything: bool,
-    patching: bool,
-    write: bool,
-    fresh: bool,
-    stored: bool,
-    stage: Stage | None,
-    timeout: float,
-    jobs: int,
-    db: DatabaseUrl,
-    output: Output,
+    targets: tuple[str, ...] = argument("[ID|FILE]..."),
+    everything: bool = option("Try all findings of kind dde in the database.", "--all"),
+    patching: bool = option(
+        "Print a patch for a guard in torch's Python code. It is tried first, in memory, with stored programs and "
+        "torch's samples.",
+        "--patch",
+    ),
+    write: bool = option("Save each result in its finding, with the cause that follows from it."),
+    fresh: bool = option("With --all --write: also try findings that have a result of this torch."),
+    stored: bool = option("Print the results that the findings of the database have, and run nothing."),
+    stage: Stage | None = capture_stage_option(
+        f"Capture in this stage: {', '.join(CAPTURE_STAGES)}. Default: aot if the guard fails there too, else the "
+        "finding's own; export for a FILE."
+    ),
+    timeout: float = timeout_option(60.0, "one run"),
+    jobs: int = JOBS,
+    db: DatabaseUrl = DB,
+    output: Output = formats("text", "json", "markdown"),
 ) -> None:
     """Try which answer of a guard would fix a data-dependent error.
 

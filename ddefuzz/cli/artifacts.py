@@ -22,9 +22,10 @@ from ddefuzz.artifacts.model import (
 )
 from ddefuzz.artifacts.page import DOCUMENT, INDEX, about, artifacts_view, write_folder
 from ddefuzz.checking.check import START_SECONDS, Target, targets_of
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.options import capture_stage_option, db_option, jobs_option, option, semantics_option, timeout_option
-from ddefuzz.cli.output import LiveLine, Output, deliver, output_options, page_writers, stop_on_interrupt
+from ddefuzz.cli.options import DB, JOBS, capture_stage_option, semantics_option, timeout_option
+from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited
@@ -43,50 +44,34 @@ from ddefuzz.versions.run import decoded, interpreters_of, printed, said_of
 DEFAULT: tuple[Stage, ...] = ("export", "compile", "aot", "inductor")
 
 
-@click.command("artifacts")
-@click.argument("target", metavar="FILE|FILE:NAME|ID")
-@option("--case", "The case of a file with a list CASES.", metavar="ID")
-@click.option("--unbacked", default="", metavar="SPEC", help="Dims of your example arguments, as for `ddefuzz check`.")
-@capture_stage_option(
-    "export, export-strict, compile (dynamo alone), aot or inductor. Default: all but export-strict, and those in "
-    "which the finding was seen.",
-    many=True,
-)
-@semantics_option(" With two, the graphs are compared.")
-@option(
-    "--diff",
-    "Compare the graphs of two stages.",
-    (click.Choice(CAPTURE_STAGES), click.Choice(CAPTURE_STAGES)),
-    metavar="STAGE STAGE",
-    many=True,
-)
-@option(
-    "--python", "Compare with an interpreter that has another torch, and ddefuzz.", metavar="[NAME=]PATH", many=True
-)
-@option(
-    "--output",
-    "The folder to write to. Default: artifacts-NAME.",
-    click.Path(file_okay=False, path_type=Path),
-    into="folder",
-    metavar="DIR",
-)
-@timeout_option(120.0, "one stage")
-@output_options("text", "json", files=False)
-@jobs_option
-@db_option
+@click_command("artifacts")
 def command(
-    target: str,
-    case: str | None,
-    unbacked: str,
-    stages: tuple[Stage, ...],
-    mechanisms: tuple[Mechanism, ...],
-    diffs: tuple[tuple[Stage, Stage], ...],
-    pythons: tuple[str, ...],
-    folder: Path | None,
-    timeout: float,
-    output: Output,
-    jobs: int,
-    db: DatabaseUrl,
+    target: str = argument("FILE|FILE:NAME|ID"),
+    case: str | None = option("The case of a file with a list CASES.", metavar="ID"),
+    unbacked: str = option("Dims of your example arguments, as for `ddefuzz check`.", default="", metavar="SPEC"),
+    stages: tuple[Stage, ...] = capture_stage_option(
+        "export, export-strict, compile (dynamo alone), aot or inductor. Default: all but export-strict, and those in "
+        "which the finding was seen."
+    ),
+    mechanisms: tuple[Mechanism, ...] = semantics_option(" With two, the graphs are compared."),
+    diffs: tuple[tuple[Stage, Stage], ...] = option(
+        "Compare the graphs of two stages.",
+        type_=(click.Choice(CAPTURE_STAGES), click.Choice(CAPTURE_STAGES)),
+        metavar="STAGE STAGE",
+    ),
+    pythons: tuple[str, ...] = option(
+        "Compare with an interpreter that has another torch, and ddefuzz.", metavar="[NAME=]PATH"
+    ),
+    folder: Path | None = option(
+        "The folder to write to. Default: artifacts-NAME.",
+        "--output",
+        type_=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+    ),
+    timeout: float = timeout_option(120.0, "one stage"),
+    output: Output = formats("text", "json", files=False),
+    jobs: int = JOBS,
+    db: DatabaseUrl = DB,
 ) -> None:
     """Write the graphs, guards and code of each stage of the compile stack to files and one HTML page.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import get_args
 
 import rich_click as click
 
@@ -14,8 +13,9 @@ from ddefuzz.checking.problems import torch_itself
 from ddefuzz.checking.report import Report, report_record, report_view
 from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study_view
 from ddefuzz.checking.study import study as study_models
-from ddefuzz.cli.options import SECONDS_OR_NONE, jobs_option, option, semantics_option, stages_option, timeout_option
-from ddefuzz.cli.output import LiveLine, Output, OutputFile, Writer, deliver, output_options, page_writers
+from ddefuzz.cli.command import SECONDS_OR_NONE, Output, OutputFile, argument, click_command, formats, option
+from ddefuzz.cli.options import IN_STAGES, JOBS, semantics_option, timeout_option
+from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers
 from ddefuzz.cli.report import command_line, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE
 from ddefuzz.escape import json_text
@@ -26,46 +26,32 @@ from ddefuzz.oracles.table import APART, ORACLES
 from ddefuzz.show.table import NAMES
 
 
-@click.command("study")
-@option(
-    "--models",
-    "Files with models: each NAME with NAME_args is one.",
-    click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    default=Path("corpora/models"),
-)
-@option(
-    "--group",
-    "Which models: own (those of the folder), ExportDB (the examples in torch) or transformers (tiny models of "
-    "transformers). Default: all.",
-    ("own", *GROUPS),
-    metavar="NAME",
-    many=True,
-)
-@timeout_option(120.0, "one capture")
-@option("--budget", "How long changes are tried for each model.", SECONDS_OR_NONE, default=30.0)
-@option(
-    "--sizes",
-    "How the dynamic dims of a model are captured: unbacked, or backed (Dim.AUTO).",
-    get_args(Sizes),
-    default="unbacked",
-)
-@option(
-    "--keep",
-    "Add each model to FILE (JSON lines) when it is done. Models that FILE has with the same settings, torch and "
-    "package are not done again. All rows of FILE are printed, so that a study may have several runs.",
-    click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-)
-@output_options("text", "json", "markdown", "html")
+@click_command("study")
 def study(
-    models: Path,
-    groups: tuple[str, ...],
-    timeout: float,
-    budget: float,
-    sizes: Sizes,
-    keep: Path | None,
-    output: Output,
+    models: Path = option(
+        "Files with models: each NAME with NAME_args is one.",
+        default=Path("corpora/models"),
+        type_=click.Path(exists=True, file_okay=False, path_type=Path),
+        metavar="FOLDER",
+    ),
+    groups: tuple[str, ...] = option(
+        "Which models: own (those of the folder), ExportDB (the examples in torch) or transformers (tiny models of "
+        "transformers). Default: all.",
+        type_=("own", *GROUPS),
+        metavar="NAME",
+    ),
+    timeout: float = timeout_option(120.0, "one capture"),
+    budget: float = option("How long changes are tried for each model.", default=30.0, type_=SECONDS_OR_NONE),
+    sizes: Sizes = option(
+        "How the dynamic dims of a model are captured: unbacked, or backed (Dim.AUTO).", default="unbacked"
+    ),
+    keep: Path | None = option(
+        "Add each model to FILE (JSON lines) when it is done. Models that FILE has with the same settings, torch and "
+        "package are not done again. All rows of FILE are printed, so that a study may have several runs.",
+        type_=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+    ),
+    output: Output = formats("text", "json", "markdown", "html"),
 ) -> None:
     """Check many models, and compare the results with a plain export and with draft_export.
 
@@ -95,60 +81,44 @@ APART_ORACLES = {
 """The oracles with stages of their own, and what they look for."""
 
 
-@click.command("check")
-@click.argument("target")
-@option("--case", "Check only this case of a file with a list CASES.", metavar="ID")
-@click.option(
-    "--unbacked",
-    default="",
-    metavar="SPEC",
-    help="Dims of the example arguments to make unbacked: `ids:0,1`, several joined by `;`, `ids:0=n;mask:0=n` to "
-    "share a size, or `all`. Default: those that NAME_unbacked and marks on tensors say.",
-)
-@stages_option
-@option(
-    "--oracle",
-    "Also judge by this oracle, which is not used by default because it costs more: "
-    f"{', '.join(f'{name} ({said})' for name, said in APART_ORACLES.items())}.",
-    tuple(APART_ORACLES),
-    metavar="NAME",
-    many=True,
-)
-@semantics_option()
-@option(
-    "--key",
-    "Exit with code 0 if the failure with this key occurs and with 1 if not, as test-case reducers expect.",
-    metavar="KEY",
-)
-@option(
-    "--known",
-    "Name the problems that are findings in this folder. Default: the folder `findings`, if there is one.",
-    click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="FOLDER",
-)
-@timeout_option(60.0, "one capture")
-@option("--advice/--no-advice", "Try changes of your code that may let capture succeed.", into="advising", default=True)
-@option("--budget", "How long changes of your code are tried for one case.", SECONDS_OR_NONE, default=60.0)
-@option("--apply", "Write the best change of each case to your files.", bool, into="applying")
-@option("--patch", "Write the best change of each case to FILE as a unified diff.", OutputFile())
-@jobs_option
-@output_options("text", *NAMES)
+@click_command("check")
 def command(
-    target: str,
-    case: str | None,
-    unbacked: str,
-    stages: tuple[Stage, ...],
-    oracles: tuple[str, ...],
-    mechanisms: tuple[Mechanism, ...],
-    key: str | None,
-    known: Path | None,
-    timeout: float,
-    advising: bool,
-    budget: float,
-    applying: bool,
-    patch: Path | None,
-    jobs: int,
-    output: Output,
+    target: str = argument(),
+    case: str | None = option("Check only this case of a file with a list CASES.", metavar="ID"),
+    unbacked: str = option(
+        "Dims of the example arguments to make unbacked: `ids:0,1`, several joined by `;`, `ids:0=n;mask:0=n` to "
+        "share a size, or `all`. Default: those that NAME_unbacked and marks on tensors say.",
+        default="",
+        metavar="SPEC",
+    ),
+    stages: tuple[Stage, ...] = IN_STAGES,
+    oracles: tuple[str, ...] = option(
+        "Also judge by this oracle, which is not used by default because it costs more: "
+        f"{', '.join(f'{name} ({said})' for name, said in APART_ORACLES.items())}.",
+        type_=tuple(APART_ORACLES),
+        metavar="NAME",
+    ),
+    mechanisms: tuple[Mechanism, ...] = semantics_option(),
+    key: str | None = option(
+        "Exit with code 0 if the failure with this key occurs and with 1 if not, as test-case reducers expect.",
+        metavar="KEY",
+    ),
+    known: Path | None = option(
+        "Name the problems that are findings in this folder. Default: the folder `findings`, if there is one.",
+        type_=click.Path(exists=True, file_okay=False, path_type=Path),
+        metavar="FOLDER",
+    ),
+    timeout: float = timeout_option(60.0, "one capture"),
+    advising: bool = option(
+        "Try changes of your code that may let capture succeed.", "--advice/--no-advice", default=True
+    ),
+    budget: float = option(
+        "How long changes of your code are tried for one case.", default=60.0, type_=SECONDS_OR_NONE
+    ),
+    applying: bool = option("Write the best change of each case to your files.", "--apply"),
+    patch: Path | None = option("Write the best change of each case to FILE as a unified diff.", type_=OutputFile()),
+    jobs: int = JOBS,
+    output: Output = formats("text", *NAMES),
 ) -> None:
     """Capture a program, or your own model, in several stages, and explain what fails.
 

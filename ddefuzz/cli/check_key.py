@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any
 
 import rich_click as click
 
-from ddefuzz.cli.options import URL, Option, option, timeout_option
-from ddefuzz.cli.output import LiveLine, Output, Page, deliver, output_options
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.options import timeout_option
+from ddefuzz.cli.output import LiveLine, Page, deliver
 from ddefuzz.errors import EXIT_FOUND, EXIT_USAGE
 from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Lost, Pool
@@ -25,50 +26,29 @@ from ddefuzz.show.blocks import counted
 from ddefuzz.show.terminal import folded
 
 
-def _flag(name: str, default: bool, said: str) -> Option:
-    return click.option(
-        f"--{name}/--no-{name}", default=default, show_default=True, help=f"Whether the key must distinguish {said}."
-    )
+def _flag(name: str, default: bool, said: str) -> Any:
+    return option(f"Whether the key must distinguish {said}.", f"--{name}/--no-{name}", default=default)
 
 
-@click.command("check-key")
-@click.argument("target")
-@option(
-    "--examples",
-    "Number of tensors or pairs that each property is tried on.",
-    click.IntRange(1),
-    metavar="N",
-    default=300,
-)
-@option(
-    "--sizes",
-    "Which sizes the key must distinguish: all, or only 0, 1, and 2 or more.",
-    get_args(SizeParts),
-    default="all",
-)
-@option(
-    "--strides",
-    "Which strides the key must distinguish: all, only their pattern (0, 1, order, dense), or none.",
-    get_args(StrideParts),
-    default="all",
-)
-@_flag("divisible", False, "sizes that are divisible by 16 from others")
-@_flag("alignment", True, "data at an address that is divisible by 16 from other data")
-@_flag("dtype", True, "dtypes")
-@_flag("device", True, "devices")
-@_flag("requires-grad", True, "tensors that require a gradient from others")
-@option("--kind", "Draw only this kind of tensors, such as tensor, parameter or sparse.", many=True)
-@timeout_option(PROPERTY_SECONDS, "one property")
-@option("--db", "Record each violation as a finding in this database.", URL)
-@output_options("text", "json")
+@click_command("check-key")
 def command(
-    target: str,
-    examples: int,
-    kinds: tuple[str, ...],
-    timeout: float,
-    db: DatabaseUrl | None,
-    output: Output,
-    **parts: Any,
+    target: str = argument(),
+    examples: int = option(
+        "Number of tensors or pairs that each property is tried on.", default=300, type_=click.IntRange(1), metavar="N"
+    ),
+    sizes: SizeParts = option("Which sizes the key must distinguish: all, or only 0, 1, and 2 or more.", default="all"),
+    strides: StrideParts = option(
+        "Which strides the key must distinguish: all, only their pattern (0, 1, order, dense), or none.", default="all"
+    ),
+    divisible: bool = _flag("divisible", False, "sizes that are divisible by 16 from others"),
+    alignment: bool = _flag("alignment", True, "data at an address that is divisible by 16 from other data"),
+    dtype: bool = _flag("dtype", True, "dtypes"),
+    device: bool = _flag("device", True, "devices"),
+    requires_grad: bool = _flag("requires-grad", True, "tensors that require a gradient from others"),
+    kinds: tuple[str, ...] = option("Draw only this kind of tensors, such as tensor, parameter or sparse."),
+    timeout: float = timeout_option(PROPERTY_SECONDS, "one property"),
+    db: DatabaseUrl | None = option("Record each violation as a finding in this database."),
+    output: Output = formats("text", "json"),
 ) -> None:
     """Check a function that makes the keys of a cache of compiled kernels.
 
@@ -83,7 +63,7 @@ def command(
 
     Examples: `ddefuzz.keys.key:key` is correct. The functions in `ddefuzz.keys.planted` have planted faults.
     """
-    options = Options(**parts)
+    options = Options(sizes, strides, divisible, alignment, dtype, device, requires_grad)
     with ExitStack() as stack:
         database = None if db is None else stack.enter_context(Database.open(db))
         live = stack.enter_context(LiveLine("starting a worker (importing torch takes some seconds)"))

@@ -12,14 +12,15 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import rich_click as click
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ddefuzz import __version__
 from ddefuzz.campaign.plan import parse_budget
-from ddefuzz.cli.options import Option, db_option, option, pythons_option, seed_option
+from ddefuzz.cli.command import argument, click_command, option
+from ddefuzz.cli.options import DB, PYTHONS, seed_option
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK, InputError
 from ddefuzz.escape import shell_word, shell_words
 from ddefuzz.files import check_folder, is_file, is_folder, is_there, write_atomically, write_files
@@ -46,13 +47,14 @@ EMPTY: Final[dict[str, str]] = {
 }
 
 
-@click.command("init")
-@click.argument("folder", type=click.Path(path_type=Path), default=Path(), required=False)
-@option(
-    "--ci", "The workflow to write: github, gitlab or none.", (*WORKFLOWS, "none"), metavar="NAME", default="github"
-)
-@option("--force", "Replace files that exist.", bool)
-def init(folder: Path, ci: str, force: bool) -> None:
+@click_command("init")
+def init(
+    folder: Path = argument(default=Path()),
+    ci: str = option(
+        "The workflow to write: github, gitlab or none.", default="github", type_=(*WORKFLOWS, "none"), metavar="NAME"
+    ),
+    force: bool = option("Replace files that exist."),
+) -> None:
     """Write the files with which a repository runs ddefuzz in its CI.
 
     FOLDER (default: the current one) gets ddefuzz.toml, a corpus with one case, an empty list of known findings, and a
@@ -132,15 +134,16 @@ def command() -> None:
     """
 
 
-def budget_option(default: str) -> Option:
+def budget_option(default: str) -> Any:
     """The option for the budget of the campaign."""
-    return option("--budget", "Budget of the campaign.", metavar="TIME|Nx|Ncpu", default=default)
+    return option("Budget of the campaign.", default=default, metavar="TIME|Nx|Ncpu")
 
 
-@command.command("pull-request")
-@budget_option("8m")
-@seed_option("campaign")
-def pull_request(budget: str, seed: int) -> None:
+@click_command("pull-request", command)
+def pull_request(
+    budget: str = budget_option("8m"),
+    seed: int = seed_option("campaign"),
+) -> None:
     """Replay the cases and findings, then run a campaign.
 
     Exit code 1 only if a case does not do what is expected of it, or the campaign has a finding that is neither in
@@ -149,16 +152,17 @@ def pull_request(budget: str, seed: int) -> None:
     _run([*_load(), *_replay(), _campaign(budget, seed)])
 
 
-@command.command("batch")
-@budget_option("60m")
-@option("--shard", "Run only the I-th of N parts.", metavar="I/N", default="1/1")
-def batch(budget: str, shard: str) -> None:
+@click_command("batch", command)
+def batch(
+    budget: str = budget_option("60m"),
+    shard: str = option("Run only the I-th of N parts.", default="1/1", metavar="I/N"),
+) -> None:
     """Run a long campaign, with a new seed every day. Exit code 1 if it has a new finding."""
     seed = int(datetime.now(UTC).strftime("%Y%m%d"))
     _run([*_load(), _campaign(budget, seed, "--shard", shard)])
 
 
-@command.command("prune")
+@click_command("prune", command)
 def prune() -> None:
     """Delete case files in corpora/ that are not needed, and report them. A person commits the change."""
     _run([_reported("prune", "corpus", "prune", "corpora")])
@@ -171,16 +175,17 @@ def _reported(name: str, *words: str) -> Step:
     return Step(name, (*words, *options), REPLAY_SECONDS, reports=False)
 
 
-@command.command("coverage")
+@click_command("coverage", command)
 def coverage() -> None:
     """Write which guard sites of torch the campaigns of this database reached."""
     _run([_reported("coverage", "sites")])
 
 
-@command.command("versions")
-@pythons_option
-@db_option
-def versions(pythons: tuple[str, ...], db: DatabaseUrl) -> None:
+@click_command("versions", command)
+def versions(
+    pythons: tuple[str, ...] = PYTHONS,
+    db: DatabaseUrl = DB,
+) -> None:
     """Run cases and findings under this torch and others, and say in which versions each fails.
 
     They are those of corpora/, findings/ and the database, which keeps the results. Exit code 1: one fails that passes

@@ -9,8 +9,9 @@ from pathlib import Path
 import rich_click as click
 
 from ddefuzz.campaign.replay import CaseFile, case_files, covered, enough, expectation_of, expectations
-from ddefuzz.cli.options import URL, jobs_option, option, stages_option
-from ddefuzz.cli.output import LiveLine, Output, Writer, deliver, output_options, page_writers
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.options import IN_STAGES, JOBS
+from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import Stage
@@ -26,7 +27,7 @@ from ddefuzz.show.blocks import Block, Items, Row, Span, counted, table
 FINDINGS = Path("findings")
 REGRESSION = Path("corpora/regression")
 
-finding_options = option("--db", "Take findings from this database, instead of the folder findings/.", URL, into="url")
+FINDINGS_OF = option("Take findings from this database, instead of the folder findings/.", "--db")
 
 
 @click.group("corpus")
@@ -38,13 +39,14 @@ def command() -> None:
     """
 
 
-@command.command("add")
-@click.argument("corpus", type=click.Path(path_type=Path, file_okay=False))
-@click.argument("programs", metavar="PROGRAM...", nargs=-1, required=True)
-@stages_option
-@finding_options
-@jobs_option
-def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url: DatabaseUrl | None, jobs: int) -> None:
+@click_command("add", command)
+def add(
+    corpus: Path = argument(type_=click.Path(path_type=Path, file_okay=False)),
+    programs: tuple[str, ...] = argument("PROGRAM..."),
+    stages: tuple[Stage, ...] = IN_STAGES,
+    url: DatabaseUrl | None = FINDINGS_OF,
+    jobs: int = JOBS,
+) -> None:
     """Add programs to a corpus. What they do today is what they are expected to do.
 
     PROGRAM is a program file, or the ID of a finding: its smallest program is added. Each program is run in the stages.
@@ -66,17 +68,17 @@ def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url:
     _write(new)
 
 
-@command.command("promote")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@option(
-    "--corpus",
-    "The folder to which the cases are added.",
-    click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    default=REGRESSION,
-)
-@finding_options
-def promote(ids: tuple[str, ...], corpus: Path, url: DatabaseUrl | None) -> None:
+@click_command("promote", command)
+def promote(
+    ids: tuple[str, ...] = argument("ID..."),
+    corpus: Path = option(
+        "The folder to which the cases are added.",
+        default=REGRESSION,
+        type_=click.Path(path_type=Path, file_okay=False),
+        metavar="FOLDER",
+    ),
+    url: DatabaseUrl | None = FINDINGS_OF,
+) -> None:
     """Make regression cases of the smallest programs of findings.
 
     A case expects the failure of its finding in the finding's stage. If the finding is fixed in this torch, the case
@@ -92,12 +94,13 @@ def promote(ids: tuple[str, ...], corpus: Path, url: DatabaseUrl | None) -> None
     _write(new)
 
 
-@command.command("prune")
-@click.argument("corpora", metavar="CORPUS...", type=click.Path(path_type=Path), nargs=-1, required=True)
-@option("--dry-run", "List the files that would be deleted, and delete nothing.", bool)
-@jobs_option
-@output_options("text", "json", "markdown")
-def prune(corpora: tuple[Path, ...], dry_run: bool, jobs: int, output: Output) -> None:
+@click_command("prune", command)
+def prune(
+    corpora: tuple[Path, ...] = argument("CORPUS..."),
+    dry_run: bool = option("List the files that would be deleted, and delete nothing."),
+    jobs: int = JOBS,
+    output: Output = formats("text", "json", "markdown"),
+) -> None:
     """Delete case files that are not needed to reach all guard sites and to show all signatures.
 
     Each case is run. A file is always kept if one of its cases is expected to pass, or does not do what is expected.
@@ -131,10 +134,11 @@ def prune(corpora: tuple[Path, ...], dry_run: bool, jobs: int, output: Output) -
     deliver(writers, output)
 
 
-@command.command("fmt")
-@click.argument("corpora", metavar="CORPUS...", type=click.Path(path_type=Path), nargs=-1, required=True)
-@option("--check", "Change nothing. Exit code 1 if a file is in another form.", bool)
-def fmt(corpora: tuple[Path, ...], check: bool) -> None:
+@click_command("fmt", command)
+def fmt(
+    corpora: tuple[Path, ...] = argument("CORPUS..."),
+    check: bool = option("Change nothing. Exit code 1 if a file is in another form."),
+) -> None:
     """Rewrite case files in the canonical text form."""
     other = {file.path: file.canonical for file in case_files(corpora) if file.text != file.canonical}
     if not check:
@@ -146,10 +150,11 @@ def fmt(corpora: tuple[Path, ...], check: bool) -> None:
         raise SystemExit(EXIT_FOUND)
 
 
-@command.command("list")
-@click.argument("corpora", metavar="[CORPUS]...", type=click.Path(path_type=Path), nargs=-1)
-@output_options("text", "json")
-def list_(corpora: tuple[Path, ...], output: Output) -> None:
+@click_command("list", command)
+def list_(
+    corpora: tuple[Path, ...] = argument("[CORPUS]..."),
+    output: Output = formats("text", "json"),
+) -> None:
     """List the case files (default: below corpora/) and what each expects."""
     files = case_files(corpora or (Path("corpora"),))
     document = [

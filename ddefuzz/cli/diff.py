@@ -8,8 +8,9 @@ import rich_click as click
 
 from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.campaign.replay import kept_cases
-from ddefuzz.cli.options import db_option, jobs_option, option, profile_option, seed_option, stages_option
-from ddefuzz.cli.output import LiveLine, Output, deliver, output_options
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.options import DB, IN_STAGES, JOBS, profile_option, seed_option
+from ddefuzz.cli.output import LiveLine, deliver
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import ProgramSubject, Stage
@@ -30,35 +31,23 @@ from ddefuzz.versions.diff import (
 from ddefuzz.versions.side_by_side import Ask, Side, run_both, saved_text, side_of
 
 
-@click.command("diff")
-@click.argument("old", metavar="OLD")
-@click.argument("new", metavar="NEW")
-@click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
-@db_option
-@option("--budget", "How long to run (TIME), or how many cases to draw (Nx).", metavar="TIME|Nx", default="300x")
-@seed_option("drawn cases")
-@profile_option(tuple(PROFILES))
-@stages_option
-@option(
-    "--save",
-    "Write the results to OLD.jsonl and NEW.jsonl in this folder.",
-    click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-)
-@jobs_option
-@output_options("text", *NAMES)
+@click_command("diff")
 def command(
-    old: str,
-    new: str,
-    paths: tuple[Path, ...],
-    db: DatabaseUrl,
-    budget: str,
-    seed: int,
-    profile: str,
-    stages: tuple[Stage, ...],
-    save: Path | None,
-    jobs: int,
-    output: Output,
+    old: str = argument("OLD"),
+    new: str = argument("NEW"),
+    paths: tuple[Path, ...] = argument("[PATH]..."),
+    db: DatabaseUrl = DB,
+    budget: str = option("How long to run (TIME), or how many cases to draw (Nx).", default="300x", metavar="TIME|Nx"),
+    seed: int = seed_option("drawn cases"),
+    profile: str = profile_option(tuple(PROFILES)),
+    stages: tuple[Stage, ...] = IN_STAGES,
+    save: Path | None = option(
+        "Write the results to OLD.jsonl and NEW.jsonl in this folder.",
+        type_=click.Path(path_type=Path, file_okay=False),
+        metavar="FOLDER",
+    ),
+    jobs: int = JOBS,
+    output: Output = formats("text", *NAMES),
 ) -> None:
     """Compare what the same programs do under two versions of torch.
 

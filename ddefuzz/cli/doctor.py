@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-import rich_click as click
-
-from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import LiveLine, Output, deliver, output_options, page_writers
+from ddefuzz.cli.command import Output, click_command, formats
+from ddefuzz.cli.options import DB
+from ddefuzz.cli.output import LiveLine, deliver, page_writers
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Pool
@@ -22,10 +21,11 @@ from ddefuzz.show.blocks import Block, Paragraph, Span, counted, table
 SCHEMA = "ddefuzz.doctor/1"
 
 
-@click.command("doctor")
-@db_option
-@output_options("text", "json")
-def command(db: DatabaseUrl, output: Output) -> None:
+@click_command("doctor")
+def command(
+    db: DatabaseUrl = DB,
+    output: Output = formats("text", "json"),
+) -> None:
     """Check this installation: torch's private names, the workers, the classification, the database.
 
     The classification is checked with reference programs whose site and cause are known.

@@ -11,17 +11,10 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.classify.signature import Cause
+from ddefuzz.cli.command import URL_OR_PATH, Output, argument, click_command, formats, option
 from ddefuzz.cli.invocation import current_invocation, resolve
-from ddefuzz.cli.options import (
-    URL_OR_PATH,
-    capture_stage_option,
-    db_option,
-    now,
-    option,
-    who_option,
-    why_option,
-)
-from ddefuzz.cli.output import Output, deliver, json_writers, output_options, page_writers
+from ddefuzz.cli.options import DB, WHO, WHY, capture_stage_option, now
+from ddefuzz.cli.output import deliver, json_writers, page_writers
 from ddefuzz.cli.streams import say, write_stdout
 from ddefuzz.errors import InputError, RowError, refused
 from ddefuzz.escape import block, json_text, shell_words
@@ -50,12 +43,15 @@ from ddefuzz.versions.model import status_by_version
 SCHEMA = "ddefuzz.reclassify/1"
 
 
-@click.command("reclassify")
-@option("--write", "Save the changes.", bool)
-@option("--drop-unobserved", "Remove occurrences without a stored failure, except those of the smallest program.", bool)
-@db_option
-@output_options("text", "markdown", "html", "json", "jsonl")
-def reclassify(write: bool, drop_unobserved: bool, db: DatabaseUrl, output: Output) -> None:
+@click_command("reclassify")
+def reclassify(
+    write: bool = option("Save the changes."),
+    drop_unobserved: bool = option(
+        "Remove occurrences without a stored failure, except those of the smallest program."
+    ),
+    db: DatabaseUrl = DB,
+    output: Output = formats("text", "markdown", "html", "json", "jsonl"),
+) -> None:
     """Apply the current rules of classification to the stored failures, and print what changes.
 
     A finding can get another site and so another id, merge with another finding, split, or get another cause.
@@ -88,35 +84,22 @@ def command() -> None:
     """List, show and triage findings."""
 
 
-@command.command("list")
-@db_option
-@option("--state", f"Only findings in this state: {', '.join(STATES)}.", STATES, metavar="STATE", many=True)
-@option(
-    "--open",
-    "Only findings with something left to do: not fixed yet in every version of torch in which findings of this "
-    "database were seen.",
-    bool,
-    into="open_",
-)
-@option(
-    "--cause",
-    f"Only findings with this cause: {', '.join(get_args(Cause))}. docs/causes.md explains them.",
-    get_args(Cause),
-    many=True,
-)
-@option("--kind", f"Only findings of this kind: {', '.join(kinds())}.", tuple(kinds()), many=True)
-@option("--op", "Only findings that this function reaches, such as torch.chunk.", many=True)
-@option("--all", "Also list findings that do not depend on data. JSON always has them.", bool, into="all_")
-@output_options("text", "json", "jsonl")
+@click_command("list", command)
 def list_(
-    db: DatabaseUrl,
-    states: tuple[State, ...],
-    open_: bool,
-    causes: tuple[str, ...],
-    kinds: tuple[str, ...],
-    ops: tuple[str, ...],
-    all_: bool,
-    output: Output,
+    db: DatabaseUrl = DB,
+    states: tuple[State, ...] = option(f"Only findings in this state: {', '.join(STATES)}."),
+    open_: bool = option(
+        "Only findings with something left to do: not fixed yet in every version of torch in which findings of this "
+        "database were seen."
+    ),
+    causes: tuple[str, ...] = option(
+        f"Only findings with this cause: {', '.join(get_args(Cause))}. docs/causes.md explains them.",
+        type_=get_args(Cause),
+    ),
+    kinds: tuple[str, ...] = option(f"Only findings of this kind: {', '.join(kinds())}.", type_=tuple(kinds())),
+    ops: tuple[str, ...] = option("Only findings that this function reaches, such as torch.chunk."),
+    all_: bool = option("Also list findings that do not depend on data. JSON always has them."),
+    output: Output = formats("text", "json", "jsonl"),
 ) -> None:
     """List the findings.
 
@@ -145,26 +128,20 @@ def _order(finding: FindingSummary) -> tuple[str, ...]:
     return signature.kind, finding.cause, signature.site.language, str(signature.site), finding.id
 
 
-@command.command("show")
-@click.argument("finding_id", metavar="ID")
-@option(
-    "--repro", "Print a stand-alone script. It needs only torch, and exits with code 1 if this failure occurs.", bool
-)
-@option("--snippet", "Print at most 15 lines for an issue: the function, its inputs, one capture.", bool)
-@option("--minimal", "Print the smallest program, as a case file for `check`.", bool)
-@option("--original", "Print the program with which the failure was found.", bool)
-@capture_stage_option("Stage of the script. Default: the stage in which the smallest program was confirmed.")
-@db_option
-@output_options("text", "json")
+@click_command("show", command)
 def show(
-    finding_id: str,
-    repro: bool,
-    snippet: bool,
-    minimal: bool,
-    original: bool,
-    stage: Stage | None,
-    db: DatabaseUrl,
-    output: Output,
+    finding_id: str = argument("ID"),
+    repro: bool = option(
+        "Print a stand-alone script. It needs only torch, and exits with code 1 if this failure occurs."
+    ),
+    snippet: bool = option("Print at most 15 lines for an issue: the function, its inputs, one capture."),
+    minimal: bool = option("Print the smallest program, as a case file for `check`."),
+    original: bool = option("Print the program with which the failure was found."),
+    stage: Stage | None = capture_stage_option(
+        "Stage of the script. Default: the stage in which the smallest program was confirmed."
+    ),
+    db: DatabaseUrl = DB,
+    output: Output = formats("text", "json"),
 ) -> None:
     """Show one finding. The first characters of its ID are enough if no other ID begins with them."""
     with Database.open(db, create=False) as database:
@@ -202,10 +179,11 @@ def _program(finding: Finding, *, minimal: bool) -> str:
     return text
 
 
-@command.command("export")
-@click.argument("folder", type=click.Path(path_type=Path), default=DEFAULT_TEXT, required=False)
-@db_option
-def export(folder: Path, db: DatabaseUrl) -> None:
+@click_command("export", command)
+def export(
+    folder: Path = argument(default=DEFAULT_TEXT),
+    db: DatabaseUrl = DB,
+) -> None:
     """Write the findings as text files for review.
 
     Each finding gets a folder in FOLDER (default: findings). FOLDER/known.toml has the decisions. Folders of findings
@@ -217,10 +195,11 @@ def export(folder: Path, db: DatabaseUrl) -> None:
     click.echo(f"{counted(len(found), 'finding')} written to {folder}", err=True)
 
 
-@command.command("import")
-@click.argument("folder", type=click.Path(path_type=Path), default=DEFAULT_TEXT, required=False)
-@db_option
-def import_(folder: Path, db: DatabaseUrl) -> None:
+@click_command("import", command)
+def import_(
+    folder: Path = argument(default=DEFAULT_TEXT),
+    db: DatabaseUrl = DB,
+) -> None:
     """Add findings from text files to the database.
 
     FOLDER is one that `findings export` wrote (default: findings). Importing it twice changes nothing.
@@ -231,10 +210,11 @@ def import_(folder: Path, db: DatabaseUrl) -> None:
     click.echo(f"{counted(len(found), 'finding')} read from {folder}", err=True)
 
 
-@command.command("merge")
-@click.argument("others", metavar="URL...", type=URL_OR_PATH, nargs=-1, required=True)
-@db_option
-def merge(others: tuple[DatabaseUrl, ...], db: DatabaseUrl) -> None:
+@click_command("merge", command)
+def merge(
+    others: tuple[DatabaseUrl, ...] = argument("URL...", type_=URL_OR_PATH),
+    db: DatabaseUrl = DB,
+) -> None:
     """Add the findings and guard sites of other databases.
 
     Use it to join the databases of shards. The order of URLs does not matter.
@@ -263,8 +243,14 @@ def _set(rows: Sequence[Decision]) -> click.Command:
     fields = [row for row in rows if row.group == "field"]
     options = [(row, row.value) for row in (*states.values(), *fields) if row.value is not None and row.value.option]
 
+    @click_command("set", help=_SET_HELP.format(states=", ".join(states)))
     def decide(
-        finding_id: str, state: str | None, db: DatabaseUrl, who: str, why: str, **given: str | tuple[str, ...] | None
+        finding_id: str = argument("ID"),
+        state: str | None = argument("[STATE]", type_=tuple(states)),
+        why: str = WHY,
+        who: str = WHO,
+        db: DatabaseUrl = DB,
+        **given: str | tuple[str, ...] | None,
     ) -> None:
         typed = {
             row.name: " ".join(text) if isinstance(text, tuple) else text
@@ -282,14 +268,8 @@ def _set(rows: Sequence[Decision]) -> click.Command:
             raise click.UsageError("found nothing to set, expected a STATE, or an option such as --cause or --owner")
         _decide(db, finding_id, [(row, typed.get(row.name)) for row in chosen], By(who, now(), why))
 
-    command = click.command("set", help=_SET_HELP.format(states=", ".join(states)))(why_option(who_option(decide)))
-    command.params[:0] = [
-        click.Argument(["finding_id"], metavar="ID"),
-        click.Argument(["state"], metavar="[STATE]", type=click.Choice(list(states)), required=False),
-        *(_option(value) for _, value in options),
-    ]
-    db_option(command)
-    return command
+    decide.params[2:2] = [_option(value) for _, value in options]
+    return decide
 
 
 _SET_HELP = """\
@@ -320,15 +300,17 @@ def _option(value: Value) -> click.Option:
 
 
 def _command(row: Decision) -> click.Command:
-    def decide(finding_id: str, db: DatabaseUrl, who: str, why: str = "", **given: str) -> None:
-        _decide(db, finding_id, [(row, next(iter(given.values()), None))], By(who, now(), why))
+    @click_command(row.name, help=row.help)
+    def decide(
+        finding_id: str = argument("ID"),
+        text: str = "" if row.value is None else argument(row.value.metavar),
+        who: str = WHO,
+        why: str = WHY if row.has_reason else "",
+        db: DatabaseUrl = DB,
+    ) -> None:
+        _decide(db, finding_id, [(row, text or None)], By(who, now(), why))
 
-    options = who_option(why_option(decide) if row.has_reason else decide)
-    command = click.command(row.name, help=row.help)(options)
-    value = [] if row.value is None else [click.Argument([row.value.name], metavar=row.value.metavar)]
-    command.params[:0] = [click.Argument(["finding_id"], metavar="ID"), *value]
-    db_option(command)
-    return command
+    return decide
 
 
 def _decide(db: DatabaseUrl, finding_id: str, typed: Sequence[tuple[Decision, str | None]], by: By) -> None:

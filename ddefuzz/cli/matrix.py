@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
+from ddefuzz.cli.command import Output, OutputFile, argument, click_command, formats, option
 from ddefuzz.cli.invocation import current_invocation, resolve
-from ddefuzz.cli.options import URL, db_option, jobs_option, option, pythons_option, trust_option
-from ddefuzz.cli.output import LiveLine, Output, OutputFile, deliver, json_writers, output_options
+from ddefuzz.cli.options import DB, JOBS, PYTHONS, TRUST
+from ddefuzz.cli.output import LiveLine, deliver, json_writers
 from ddefuzz.cli.replay import findings_in
 from ddefuzz.cli.report import command_line, writers_of
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
@@ -27,44 +28,30 @@ from ddefuzz.versions.run import Settings, bisected, interpreters_of
 from ddefuzz.versions.run import matrix as lines_under
 
 
-@click.command("matrix")
-@click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
-@pythons_option
-@option(
-    "--db",
-    "Run the findings of this database, instead of those in findings/. The results are saved in it. What has a result "
-    "there is not run again.",
-    URL,
-    into="url",
-)
-@option("--fresh", "Ignore the results that the database of --db has.", bool)
-@option("--id", "Only findings whose id begins with ID.", many=True)
-@option(
-    "--runs",
-    "How often to run a finding again whose failure does not show, each time in a new process.",
-    click.IntRange(min=1),
-    metavar="N",
-    default=1,
-)
-@trust_option
-@option(
-    "--page",
-    "Also write a Markdown page with tables, and a plot next to it. It needs the extra `report`.",
-    OutputFile(),
-)
-@jobs_option
-@output_options("text", *NAMES)
+@click_command("matrix")
 def command(
-    paths: tuple[Path, ...],
-    pythons: tuple[str, ...],
-    url: DatabaseUrl | None,
-    fresh: bool,
-    ids: tuple[str, ...],
-    runs: int,
-    trust: bool,
-    page: Path | None,
-    jobs: int,
-    output: Output,
+    paths: tuple[Path, ...] = argument("[PATH]..."),
+    pythons: tuple[str, ...] = PYTHONS,
+    url: DatabaseUrl | None = option(
+        "Run the findings of this database, instead of those in findings/. The results are saved in it. What has a "
+        "result there is not run again.",
+        "--db",
+    ),
+    fresh: bool = option("Ignore the results that the database of --db has."),
+    ids: tuple[str, ...] = option("Only findings whose id begins with ID."),
+    runs: int = option(
+        "How often to run a finding again whose failure does not show, each time in a new process.",
+        default=1,
+        type_=click.IntRange(min=1),
+        metavar="N",
+    ),
+    trust: bool = TRUST,
+    page: Path | None = option(
+        "Also write a Markdown page with tables, and a plot next to it. It needs the extra `report`.",
+        type_=OutputFile(),
+    ),
+    jobs: int = JOBS,
+    output: Output = formats("text", *NAMES),
 ) -> None:
     """Run findings and cases under several versions of torch, and say in which they fail.
 
@@ -118,13 +105,14 @@ def _selected(
     return chosen, cases
 
 
-@click.command("bisect")
-@click.argument("finding_id", metavar="ID")
-@pythons_option
-@trust_option
-@db_option
-@output_options("text", "json", "jsonl")
-def bisect(finding_id: str, pythons: tuple[str, ...], trust: bool, db: DatabaseUrl, output: Output) -> None:
+@click_command("bisect")
+def bisect(
+    finding_id: str = argument("ID"),
+    pythons: tuple[str, ...] = PYTHONS,
+    trust: bool = TRUST,
+    db: DatabaseUrl = DB,
+    output: Output = formats("text", "json", "jsonl"),
+) -> None:
     """Find the two versions of torch between which a finding was fixed, moved or appeared.
 
     The finding's stand-alone script runs under the oldest and the newest interpreter. A binary search chooses among

@@ -22,9 +22,10 @@ from ddefuzz.campaign.minimize import (
     start_of_finding,
     start_of_model,
 )
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.options import capture_stage_option, db_option, jobs_option, option, timeout_option, trust_option
-from ddefuzz.cli.output import Output, deliver, output_options
+from ddefuzz.cli.options import DB, JOBS, TRUST, capture_stage_option, timeout_option
+from ddefuzz.cli.output import deliver
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text, visible
 from ddefuzz.execute.pool import Pool
@@ -53,32 +54,21 @@ class Outcome(msgspec.Struct, frozen=True):
     schema: str = SCHEMA
 
 
-@click.command("minimize")
-@click.argument("target", metavar="ID|FILE|FILE:NAME", required=False)
-@option("--all", "Shrink all findings of the database, in order of id.", bool, into="everything")
-@click.option("--after", default="", metavar="ID", help="For --all: begin after this id.")
-@jobs_option
-@capture_stage_option(
-    "For a FILE: the stage in which it fails. Default: the first of export, export-strict and compile that fails."
-)
-@option("--from-original", "For an ID: start from the original program instead of the smallest one so far.", bool)
-@option("--max-attempts", "Stop after N captures of a finding.", metavar="N", default=500)
-@timeout_option(60.0, "one capture (with --all: of one finding)")
-@trust_option
-@db_option
-@output_options("text", "json")
+@click_command("minimize")
 def command(
-    target: str | None,
-    everything: bool,
-    after: str,
-    jobs: int,
-    stage: Stage | None,
-    from_original: bool,
-    max_attempts: int,
-    timeout: float,
-    trust: bool,
-    db: DatabaseUrl,
-    output: Output,
+    target: str | None = argument("ID|FILE|FILE:NAME"),
+    everything: bool = option("Shrink all findings of the database, in order of id.", "--all"),
+    after: str = option("For --all: begin after this id.", default="", metavar="ID"),
+    jobs: int = JOBS,
+    stage: Stage | None = capture_stage_option(
+        "For a FILE: the stage in which it fails. Default: the first of export, export-strict and compile that fails."
+    ),
+    from_original: bool = option("For an ID: start from the original program instead of the smallest one so far."),
+    max_attempts: int = option("Stop after N captures of a finding.", default=500, metavar="N"),
+    timeout: float = timeout_option(60.0, "one capture (with --all: of one finding)"),
+    trust: bool = TRUST,
+    db: DatabaseUrl = DB,
+    output: Output = formats("text", "json"),
 ) -> None:
     """Shrink a program while it still fails in the same way.
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Any, NamedTuple, get_args
 
 import msgspec
 import rich_click as click
 from click.core import ParameterSource
 
+from ddefuzz.cli.command import SECONDS, Jobs, option
 from ddefuzz.errors import InputError
-from ddefuzz.execute.limit import check_seconds
 from ddefuzz.execute.protocol import CAPTURE_STAGES, DEFAULT_STAGES, STAGES
 from ddefuzz.files import is_file, read_toml
 from ddefuzz.findings.url import DatabaseUrl, parse_url
@@ -143,109 +143,6 @@ def _values(place: str) -> Mapping[str, Any]:
 
 DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
 
-Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-def option(
-    name: str,
-    said: str,
-    type_: Any = None,
-    *,
-    into: str = "",
-    metavar: str = "",
-    default: Any = None,
-    many: bool = False,
-) -> Option:
-    """An option. A tuple of texts as its type has the values to choose from, and `bool` is a flag. A default is shown.
-
-    One that can be repeated says so at the end of its help, and its parameter has a plural. `into` is the parameter if
-    it has another name.
-    """
-    plural, upper = (f"{name[2:]}s", name[2:].upper()) if many else ("", "")
-    return click.option(
-        *filter(None, [name, into or plural]),
-        type=click.Choice(type_) if isinstance(type_, tuple) and isinstance(type_[0], str) else type_,
-        metavar=metavar or upper or None,
-        default=False if type_ is bool else default,
-        show_default=default is not None,
-        is_flag=type_ is bool or None,
-        multiple=many,
-        help=f"{said} Can be repeated." if many else said,
-    )
-
-
-class Jobs(click.ParamType[int]):
-    """A number of processes, or `auto`: one for each core that this process may use."""
-
-    name = "N|auto"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number. Anything else is a usage error."""
-        if isinstance(value, int):
-            return value
-        text = str(value)
-        if text == "auto":
-            return available_cores()
-        if text.isdigit() and int(text) > 0:
-            return int(text)
-        self.fail(f"found {text!r}, expected a number of processes or auto", param, ctx)
-
-
-class Seconds(click.ParamType[float]):
-    """A time in seconds, and also 0 if `none` is set."""
-
-    name = "SECONDS"
-
-    def __init__(self, *, none: bool = False) -> None:
-        self.none = none
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds. Anything else is a usage error."""
-        try:
-            seconds = float(str(value))
-            check_seconds("", seconds, none=self.none)
-        except ValueError:
-            self.fail(f"found {value!r}, expected seconds", param, ctx)
-        except InputError as error:
-            self.fail(str(error), param, ctx)
-        return seconds
-
-
-class UrlType(click.ParamType[DatabaseUrl]):
-    """The URL of a database, or the path of an SQLite database if `paths` is set.
-
-    A URL with `***`, as ddefuzz shows it, means the one in the settings if that is shown so.
-    """
-
-    name = "URL"
-
-    def __init__(self, *, paths: bool = False) -> None:
-        self.paths = paths
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> DatabaseUrl:
-        """Parse the URL. A wrong one is a usage error, which does not repeat a password."""
-        if isinstance(value, DatabaseUrl):
-            return value
-        text = str(value)
-        configured = ctx.lookup_default("db") if ctx is not None else None
-        if isinstance(configured, DatabaseUrl) and text == str(configured):
-            return configured
-        try:
-            return parse_url(f"sqlite:///{text}" if self.paths and "://" not in text else text)
-        except InputError as error:
-            self.fail(str(error), param, ctx)
-
-
-SECONDS = Seconds()
-SECONDS_OR_NONE = Seconds(none=True)
-URL = UrlType()
-URL_OR_PATH = UrlType(paths=True)
-
-
-def available_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
 
 def user() -> str:
     """The name of who runs the command."""
@@ -255,83 +152,64 @@ def user() -> str:
         return "unknown"
 
 
-jobs_option = click.option(
-    *("-j", "--jobs"),
-    type=Jobs(),
-    metavar="N",
-    default="auto",
-    show_default=True,
-    help="Number of worker processes; auto: one for each core.",
+JOBS = option(
+    "Number of worker processes; auto: one for each core.", "-j --jobs", default="auto", type_=Jobs(), metavar="N"
 )
-db_option = option("--db", "URL of the findings database.", URL, default=DEFAULT_DB)
-pythons_option = click.option(
+DB = option("URL of the findings database.", default=DEFAULT_DB)
+PYTHONS = option(
+    "An interpreter that has a torch, 2.6 or later. NAME is for the table (default: the version of its torch).",
     "--python",
-    "pythons",
     metavar="[NAME=]PATH",
-    multiple=True,
     required=True,
-    help="An interpreter that has a torch, 2.6 or later. Can be repeated. NAME is for the table (default: the version "
-    "of its torch).",
 )
-trust_option = option(
-    "--trust",
-    "Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.",
-    bool,
-)
-stages_option = option(
-    "--stage",
+TRUST = option("Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.")
+IN_STAGES = option(
     "How far torch takes a program: eager, fake (FakeTensorMode only), export, export-strict, compile (torch.compile "
     "with backend eager), aot (backend aot_eager) or inductor.",
-    STAGES,
     default=DEFAULT_STAGES,
-    many=True,
+    type_=STAGES,
 )
+WHY = option("The reason, for the history.", default="", metavar="TEXT")
+WHO = option("Name for the history. Default: your user name.", "--by", default=user, metavar="NAME")
 
 
-def capture_stage_option(said: str, *, many: bool = False) -> Option:
-    """Give a command the parameter `stage`, or `stages`, of capture stages without a default."""
-    return option("--stage", said, CAPTURE_STAGES, metavar="STAGE", many=many)
+def capture_stage_option(said: str) -> Any:
+    """The parameter `stage`, or `stages`, of capture stages without a default."""
+    return option(said, "--stage", type_=CAPTURE_STAGES, metavar="STAGE")
 
 
-def seed_option(of: str) -> Option:
-    """Give a command the parameter `seed`."""
-    return option("--seed", f"Seed of the {of}.", click.IntRange(0), metavar="N", default=0)
+def seed_option(of: str) -> Any:
+    """The parameter `seed`."""
+    return option(f"Seed of the {of}.", default=0, type_=click.IntRange(0), metavar="N")
 
 
-def profile_option(names: tuple[str, ...]) -> Option:
-    """Give a command the parameter `profile`."""
+def profile_option(names: tuple[str, ...]) -> Any:
+    """The parameter `profile`."""
     said = f"Kind of programs to generate: {', '.join(names)}."
-    return option("--profile", said, names, metavar="NAME", default="default")
+    return option(said, default="default", type_=names, metavar="NAME")
 
 
-def timeout_option(default: float, of: str) -> Option:
-    """Give a command the parameter `timeout`."""
+def timeout_option(default: float, of: str) -> Any:
+    """The parameter `timeout`."""
     said = f"Limit of {of}: CPU seconds of its process, and five times as many seconds by the clock."
-    return option("--timeout", said, SECONDS, default=default)
+    return option(said, default=default, type_=SECONDS)
 
 
-def semantics_option(note: str = "") -> Option:
-    """Give a command the parameter `mechanisms`."""
+def semantics_option(note: str = "") -> Any:
+    """The parameter `mechanisms`."""
     said = (
         "What happens at a guard that cannot be decided: explicit (take its fallback answer, as torch does), "
         "size-oblivious (assume sizes of 2 or more, as torch did before), aggressive-1 or aggressive-2 (torch's "
         "aggressive_guard_free_semantics)."
     )
-    names = get_args(Mechanism)
-    return option("--semantics", said + note, names, into="mechanisms", metavar="NAME", default=names[:1], many=True)
+    return option(said + note, "--semantics", default=get_args(Mechanism)[:1], metavar="NAME")
 
 
-def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Option:
-    """Give a command the parameter `oracles`."""
+def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Any:
+    """The parameter `oracles`."""
     about = ", ".join(f"{oracle.name} ({oracle.about})" for oracle in ORACLES if oracle.of_programs)
     said = f"What counts as a failure: {about}. {note}"
-    return option("--oracle", said, OF_PROGRAMS, metavar="NAME", default=default, many=True)
-
-
-why_option = click.option("--why", default="", metavar="TEXT", help="The reason, for the history.")
-who_option = click.option(
-    "--by", "who", default=user, metavar="NAME", help="Name for the history. Default: your user name."
-)
+    return option(said, type_=OF_PROGRAMS, default=default, metavar="NAME")
 
 
 def now() -> datetime:

@@ -10,20 +10,17 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import cache
 from itertools import count
-from pathlib import Path
 from threading import Event as Flag
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import rich_click as click
 from rich.console import Console
 from rich.text import Text
 
-from ddefuzz.cli.options import option
+from ddefuzz.cli.command import Output
 from ddefuzz.cli.streams import in_log, log_line, write_stdout
-from ddefuzz.errors import InputError
 from ddefuzz.escape import html_text, json_text, markdown_text, visible
 from ddefuzz.files import check_writable, write_atomically
 from ddefuzz.internal import noted
@@ -118,59 +115,6 @@ class Page(NamedTuple):
 
 Writer: TypeAlias = str | Callable[[Page], str]
 """The text in a format, or what makes it for a page."""
-
-
-class Output(NamedTuple):
-    """What was typed: the format of stdout, and the files with theirs."""
-
-    format: str
-    files: tuple[tuple[str, Path], ...] = ()
-
-    @property
-    def formats(self) -> set[str]:
-        """All formats that are written."""
-        return {self.format, *(name for name, _ in self.files)}
-
-
-class OutputFile(click.ParamType[Any]):
-    """The type of an option for a file that is written in the end: `FILE`, or `FORMAT=PATH` with one of the formats.
-
-    A place that cannot be is an error at once.
-    """
-
-    def __init__(self, *formats: str) -> None:
-        self.formats = formats
-        self.name = "FORMAT=PATH" if formats else "FILE"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Split and check the value. A wrong value is a usage error."""
-        name, separator, path = str(value).partition("=") if self.formats else ("", "", str(value))
-        if self.formats and not (separator and path):
-            self.fail(f"found {value!r}, expected FORMAT=PATH", param, ctx)
-        if self.formats and name not in self.formats:
-            self.fail(f"found the format {name!r}, expected one of {', '.join(self.formats)}", param, ctx)
-        try:
-            check_writable(Path(path))
-        except InputError as error:
-            self.fail(str(error), param, ctx)
-        return (name, Path(path)) if self.formats else Path(path)
-
-
-def output_options(*formats: str, files: bool = True) -> Callable[[Command], Command]:
-    """Give a command the parameter `output` for `deliver`. The first format is the default of stdout."""
-
-    def decorate(command: Command) -> Command:
-        @wraps(command)
-        def with_output(*args: Any, format_: str, outputs: tuple[tuple[str, Path], ...] = (), **options: Any) -> Any:
-            return command(*args, output=Output(format_, outputs), **options)
-
-        said = f"The format of stdout: {', '.join(formats)}."
-        for_stdout = option("--format", said, formats, into="format_", metavar="FORMAT", default=formats[0])
-        kind = OutputFile(*formats)
-        for_files = option("--output", "Also write this format to a file.", kind, metavar=kind.name, many=True)
-        return for_stdout(for_files(with_output) if files else with_output)  # type: ignore[return-value]
-
-    return decorate
 
 
 def deliver(writers: Mapping[str, Writer], output: Output) -> None:

@@ -19,9 +19,10 @@ from ddefuzz.campaign.replay import (
     trusted_modules,
     user_function,
 )
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.invocation import current_invocation
-from ddefuzz.cli.options import URL, jobs_option, option, trust_option
-from ddefuzz.cli.output import LiveLine, Output, deliver, output_options
+from ddefuzz.cli.options import JOBS, TRUST
+from ddefuzz.cli.output import LiveLine, deliver
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
 from ddefuzz.files import is_folder, is_there
@@ -40,24 +41,16 @@ DEFAULT_FINDINGS = (Path("findings"),)
 DEFAULT_PATHS = (Path("corpora"), *DEFAULT_FINDINGS)
 
 
-@click.command("replay")
-@click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
-@option("--db", "Also replay the findings of this database.", URL, into="known")
-@trust_option
-@option("--scripts", "Run the stand-alone scripts of the findings instead, one process each.", bool)
-@option("--python", "With --scripts: the interpreter, of any torch (default: this one).", metavar="PATH")
-@option("--sites", "Save the guard sites that the cases reach in this database.", URL, into="url")
-@jobs_option
-@output_options("text", *NAMES)
+@click_command("replay")
 def command(
-    paths: tuple[Path, ...],
-    known: DatabaseUrl | None,
-    trust: bool,
-    scripts: bool,
-    python: str | None,
-    url: DatabaseUrl | None,
-    jobs: int,
-    output: Output,
+    paths: tuple[Path, ...] = argument("[PATH]..."),
+    known: DatabaseUrl | None = option("Also replay the findings of this database.", "--db"),
+    trust: bool = TRUST,
+    scripts: bool = option("Run the stand-alone scripts of the findings instead, one process each."),
+    python: str | None = option("With --scripts: the interpreter, of any torch (default: this one).", metavar="PATH"),
+    url: DatabaseUrl | None = option("Save the guard sites that the cases reach in this database.", "--sites"),
+    jobs: int = JOBS,
+    output: Output = formats("text", *NAMES),
 ) -> None:
     """Run the saved cases again and compare them with what is expected.
 

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Final
 
 import msgspec
-import rich_click as click
 
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.options import db_option, option
-from ddefuzz.cli.output import Output, Writer, deliver, output_options, page_writers
+from ddefuzz.cli.options import DB
+from ddefuzz.cli.output import Writer, deliver, page_writers
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.escape import shell_words
 from ddefuzz.findings.database import Database
@@ -43,7 +43,7 @@ def _formats() -> str:
     return "\n".join(f"  {name:9} {meaning}" for name, meaning in rows)
 
 
-@click.command(
+@click_command(
     "report",
     help=f"""Write findings in a format for other tools, or one finding as an issue or test for PyTorch.
 
@@ -55,17 +55,12 @@ Formats:
 {_formats()}
 """,
 )
-@click.argument("finding_id", metavar="[ID]", required=False)
-@option("--all", "Also findings that are not open, or do not depend on data.", bool, into="all_")
-@option("--env", "With the format issue: run torch.utils.collect_env and add what it prints.", bool)
-@db_option
-@output_options(*("markdown", *(name for name in NAMES if name != "markdown"), *UPSTREAM))
 def command(
-    finding_id: str | None,
-    all_: bool,
-    env: bool,
-    db: DatabaseUrl,
-    output: Output,
+    finding_id: str | None = argument("[ID]"),
+    all_: bool = option("Also findings that are not open, or do not depend on data."),
+    env: bool = option("With the format issue: run torch.utils.collect_env and add what it prints."),
+    db: DatabaseUrl = DB,
+    output: Output = formats(*("markdown", *(name for name in NAMES if name != "markdown"), *UPSTREAM)),
 ) -> None:
     """See the decorator: the help lists the table of formats."""
     with Database.open(db, create=False) as database:

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import rich_click as click
+from click import get_current_context
 from click.core import ParameterSource
 from rich.text import Text
 
@@ -26,17 +27,10 @@ from ddefuzz.campaign.page import (
 )
 from ddefuzz.campaign.plan import Budget, Plan, parse_budget, parse_shard
 from ddefuzz.campaign.summary import Summary, Tally
+from ddefuzz.cli.command import Output, click_command, formats, option
 from ddefuzz.cli.invocation import current_invocation
-from ddefuzz.cli.options import (
-    db_option,
-    jobs_option,
-    option,
-    oracles_option,
-    profile_option,
-    semantics_option,
-    stages_option,
-)
-from ddefuzz.cli.output import LiveLine, Output, deliver, output_options, plain, stop_on_interrupt
+from ddefuzz.cli.options import DB, IN_STAGES, JOBS, oracles_option, profile_option, semantics_option
+from ddefuzz.cli.output import LiveLine, deliver, plain, stop_on_interrupt
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import DEFAULT_STAGES, STAGES, Semantics, Stage
@@ -75,86 +69,64 @@ def campaign_progress(plan: Plan, replay: str) -> Iterator[Listener]:
 FailOn: TypeAlias = Literal["new", "regression", "any", "never"]
 
 
-@click.command("run")
-@option(
-    "--budget",
-    "When to stop: after a time (90s, 10m, 1h30m), a number of cases (1000x) or CPU seconds of workers (600cpu).",
-    metavar="TIME|Nx|Ncpu",
-    default="60s",
-)
-@option("--max-examples", "Stop after N cases. The same as --budget Nx.", click.IntRange(min=1), metavar="N")
-@option(
-    "--seed",
-    "Seed of the generator. The same seed gives the same cases. Default: a new seed, which is printed.",
-    click.IntRange(min=0),
-    metavar="N",
-)
-@jobs_option
-@profile_option(tuple(sorted(PROFILES)))
-@stages_option
-@option("--in-turn/--every-stage", "Capture each case in one stage, in turn, or in all stages.", default=True)
-@option(
-    "--screen/--no-screen",
-    "Run each case under FakeTensorMode first. Capture it only if it fails there with a new signature. Of all "
-    "other cases, capture every 16th. --no-screen captures all cases.",
-    default=True,
-)
-@option(
-    "--guided/--uniform",
-    "Choose cases by what earlier ones reached: single ops first, then PyTorch's samples of ops, and mutations of "
-    "programs that reached a new guard site. --uniform generates all cases independently, and so does --shard.",
-    default=True,
-)
-@oracles_option("capture is always among them.")
-@semantics_option(" Verdicts always compare explicit with size-oblivious.")
-@option("--shard", "Run only the I-th of N parts of the cases.", metavar="I/N", default="1/1")
-@option(
-    "--resume",
-    "Continue the latest campaign that was interrupted, with its options. Only its budget can be another.",
-    bool,
-    into="resuming",
-)
-@option("--minimize/--no-minimize", "Minimize new findings, and confirm them in fresh processes.", default=True)
-@option(
-    "--fail-on",
-    "Which findings make the exit code 1: new (neither the database nor --known had it), regression (explicit "
-    "semantics fail and size-oblivious ones do not), any or never. Only findings about PyTorch count: docs/causes.md "
-    "lists these causes.",
-    get_args(FailOn),
-    metavar="WHAT",
-    default="new",
-)
-@option(
-    "--known",
-    "A list of known findings, such as findings/known.toml: they do not count as new. A decision in it, or in the "
-    "database, that has expired does not hold.",
-    click.Path(path_type=Path),
-    into="known_file",
-    metavar="FILE",
-)
-@db_option
-@output_options("text", *NAMES_OF_FORMATS)
-@click.pass_context
+@click_command("run")
 def command(
-    context: click.Context,
-    budget: str,
-    max_examples: int | None,
-    seed: int | None,
-    jobs: int,
-    profile: str,
-    stages: tuple[Stage, ...],
-    in_turn: bool,
-    screen: bool,
-    guided: bool,
-    oracles: tuple[str, ...],
-    mechanisms: tuple[Mechanism, ...],
-    shard: str,
-    resuming: bool,
-    minimize: bool,
-    fail_on: FailOn,
-    known_file: Path | None,
-    db: DatabaseUrl,
-    output: Output,
+    budget: str = option(
+        "When to stop: after a time (90s, 10m, 1h30m), a number of cases (1000x) or CPU seconds of workers (600cpu).",
+        default="60s",
+        metavar="TIME|Nx|Ncpu",
+    ),
+    max_examples: int | None = option(
+        "Stop after N cases. The same as --budget Nx.", type_=click.IntRange(min=1), metavar="N"
+    ),
+    seed: int | None = option(
+        "Seed of the generator. The same seed gives the same cases. Default: a new seed, which is printed.",
+        type_=click.IntRange(min=0),
+        metavar="N",
+    ),
+    jobs: int = JOBS,
+    profile: str = profile_option(tuple(sorted(PROFILES))),
+    stages: tuple[Stage, ...] = IN_STAGES,
+    in_turn: bool = option(
+        "Capture each case in one stage, in turn, or in all stages.", "--in-turn/--every-stage", default=True
+    ),
+    screen: bool = option(
+        "Run each case under FakeTensorMode first. Capture it only if it fails there with a new signature. Of all "
+        "other cases, capture every 16th. --no-screen captures all cases.",
+        "--screen/--no-screen",
+        default=True,
+    ),
+    guided: bool = option(
+        "Choose cases by what earlier ones reached: single ops first, then PyTorch's samples of ops, and mutations of "
+        "programs that reached a new guard site. --uniform generates all cases independently, and so does --shard.",
+        "--guided/--uniform",
+        default=True,
+    ),
+    oracles: tuple[str, ...] = oracles_option("capture is always among them."),
+    mechanisms: tuple[Mechanism, ...] = semantics_option(" Verdicts always compare explicit with size-oblivious."),
+    shard: str = option("Run only the I-th of N parts of the cases.", default="1/1", metavar="I/N"),
+    resuming: bool = option(
+        "Continue the latest campaign that was interrupted, with its options. Only its budget can be another.",
+        "--resume",
+    ),
+    minimize: bool = option(
+        "Minimize new findings, and confirm them in fresh processes.", "--minimize/--no-minimize", default=True
+    ),
+    fail_on: FailOn = option(
+        "Which findings make the exit code 1: new (neither the database nor --known had it), regression (explicit "
+        "semantics fail and size-oblivious ones do not), any or never. Only findings about PyTorch count: "
+        "docs/causes.md lists these causes.",
+        default="new",
+        metavar="WHAT",
+    ),
+    known_file: Path | None = option(
+        "A list of known findings, such as findings/known.toml: they do not count as new. A decision in it, or in the "
+        "database, that has expired does not hold.",
+        "--known",
+        metavar="FILE",
+    ),
+    db: DatabaseUrl = DB,
+    output: Output = formats("text", *NAMES_OF_FORMATS),
 ) -> None:
     """Run a fuzzing campaign: generate programs, capture them, and save what fails.
 
@@ -169,6 +141,7 @@ def command(
       ddefuzz run --budget 600cpu --stage export --stage aot --stage inductor
       ddefuzz run --resume
     """
+    context = get_current_context()
     plan = Plan(
         profile=profile,
         seed=secrets.randbelow(2**31) if seed is None else seed,

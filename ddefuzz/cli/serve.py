@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 import rich_click as click
 
-from ddefuzz.cli.options import db_option, option, who_option
+from ddefuzz.cli.command import argument, click_command, option
+from ddefuzz.cli.options import DB, WHO
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.findings import tokens as stored
@@ -15,27 +16,25 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
 
 
-@click.command("serve")
-@option(
-    "--host",
-    "The address to listen on. With any other than this machine's own (127.0.0.1, ::1), decisions need a token.",
-    metavar="ADDRESS",
-    default="127.0.0.1",
-)
-@option("--port", "The port to listen on; 0: one that is free.", click.IntRange(0, 65535), metavar="N", default=8000)
-@option("--read-only", "Show findings, and accept no decisions.", bool)
-@option("--token", "Ask for a token before decisions, on this machine too.", bool, into="with_token")
-@option(
-    "--allow-host",
-    "A name by which the server may be called, such as fuzz.example.org. Addresses and localhost always may.",
-    into="hosts",
-    metavar="NAME",
-    many=True,
-)
-@db_option
-@who_option
+@click_command("serve")
 def command(
-    host: str, port: int, read_only: bool, with_token: bool, hosts: tuple[str, ...], db: DatabaseUrl, who: str
+    host: str = option(
+        "The address to listen on. With any other than this machine's own (127.0.0.1, ::1), decisions need a token.",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+    ),
+    port: int = option(
+        "The port to listen on; 0: one that is free.", default=8000, type_=click.IntRange(0, 65535), metavar="N"
+    ),
+    read_only: bool = option("Show findings, and accept no decisions."),
+    with_token: bool = option("Ask for a token before decisions, on this machine too.", "--token"),
+    hosts: tuple[str, ...] = option(
+        "A name by which the server may be called, such as fuzz.example.org. Addresses and localhost always may.",
+        "--allow-host",
+        metavar="NAME",
+    ),
+    db: DatabaseUrl = DB,
+    who: str = WHO,
 ) -> None:
     """Show the findings in a browser, and decide on them there.
 
@@ -78,10 +77,11 @@ def tokens() -> None:
     """
 
 
-@tokens.command("add")
-@click.argument("name")
-@db_option
-def add(name: str, db: DatabaseUrl) -> None:
+@click_command("add", tokens)
+def add(
+    name: str = argument(),
+    db: DatabaseUrl = DB,
+) -> None:
     """Make a token for NAME, and print it. It is not stored, so it cannot be shown again."""
     with Database.open(db, create=False) as database:
         token = database.write(lambda session: stored.add(session, name, datetime.now(UTC)))
@@ -89,9 +89,10 @@ def add(name: str, db: DatabaseUrl) -> None:
     click.echo(f"token of {name}, to type at /login; it is not shown again", err=True)
 
 
-@tokens.command("list")
-@db_option
-def list_(db: DatabaseUrl) -> None:
+@click_command("list", tokens)
+def list_(
+    db: DatabaseUrl = DB,
+) -> None:
     """List the names that have a token, and when it was made."""
     with Database.open(db, create=False) as database:
         found = database.read(stored.tokens)
@@ -101,10 +102,11 @@ def list_(db: DatabaseUrl) -> None:
         click.echo("no tokens; `ddefuzz tokens add NAME` makes one", err=True)
 
 
-@tokens.command("revoke")
-@click.argument("name")
-@db_option
-def revoke(name: str, db: DatabaseUrl) -> None:
+@click_command("revoke", tokens)
+def revoke(
+    name: str = argument(),
+    db: DatabaseUrl = DB,
+) -> None:
     """Make the token of NAME invalid. All sessions that logged in with it end at once, on all servers."""
     with Database.open(db, create=False) as database:
         database.write(lambda session: stored.revoke(session, name))

@@ -10,8 +10,9 @@ import msgspec
 import rich_click as click
 from rich.progress import track
 
-from ddefuzz.cli.options import db_option, option
-from ddefuzz.cli.output import Output, deliver, json_writers, output_options, page_writers, progress_console
+from ddefuzz.cli.command import Output, click_command, formats, option
+from ddefuzz.cli.options import DB
+from ddefuzz.cli.output import deliver, json_writers, page_writers, progress_console
 from ddefuzz.errors import InputError
 from ddefuzz.files import check_folder, write_atomically
 from ddefuzz.findings.database import Database
@@ -42,37 +43,24 @@ class Filter(msgspec.Struct, frozen=True):
         )
 
 
-@click.command("sites")
-@option("--uncovered", "Only sites that no run has reached, with the reason if it is known.", bool)
-@option("--raised", "Only sites where a data-dependent error was raised.", bool)
-@option("--file", "Only sites in files that match, such as '*/_refs/*'.", metavar="GLOB", many=True)
-@option(
-    "--language", f"Only sites in {' or '.join(get_args(Language))}.", get_args(Language), metavar="NAME", many=True
-)
-@option("--part", f"Only sites in this part: {', '.join(get_args(Part))} (outside torch).", get_args(Part), many=True)
-@option("--summary", "Only counts, and estimates of how many sites there are.", bool)
-@option(
-    "--torch", "Show what runs with this version of torch reached. Default: the installed version.", metavar="VERSION"
-)
-@option(
-    "--html",
-    "Write HTML pages of torch's source with its guard sites colored.",
-    click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-)
-@db_option
-@output_options("text", "json", "jsonl", "markdown")
+@click_command("sites")
 def command(
-    uncovered: bool,
-    raised: bool,
-    files: tuple[str, ...],
-    languages: tuple[Language, ...],
-    parts: tuple[Part, ...],
-    summary: bool,
-    torch: str | None,
-    html: Path | None,
-    db: DatabaseUrl,
-    output: Output,
+    uncovered: bool = option("Only sites that no run has reached, with the reason if it is known."),
+    raised: bool = option("Only sites where a data-dependent error was raised."),
+    files: tuple[str, ...] = option("Only sites in files that match, such as '*/_refs/*'.", metavar="GLOB"),
+    languages: tuple[Language, ...] = option(f"Only sites in {' or '.join(get_args(Language))}.", metavar="NAME"),
+    parts: tuple[Part, ...] = option(f"Only sites in this part: {', '.join(get_args(Part))} (outside torch)."),
+    summary: bool = option("Only counts, and estimates of how many sites there are."),
+    torch: str | None = option(
+        "Show what runs with this version of torch reached. Default: the installed version.", metavar="VERSION"
+    ),
+    html: Path | None = option(
+        "Write HTML pages of torch's source with its guard sites colored.",
+        type_=click.Path(path_type=Path, file_okay=False),
+        metavar="FOLDER",
+    ),
+    db: DatabaseUrl = DB,
+    output: Output = formats("text", "json", "jsonl", "markdown"),
 ) -> None:
     """List the guard sites of torch, and how often runs reached them.
 

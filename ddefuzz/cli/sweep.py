@@ -12,9 +12,10 @@ import msgspec
 import rich_click as click
 from jinja2 import Environment
 
+from ddefuzz.cli.command import Output, click_command, formats, option
 from ddefuzz.cli.invocation import current_invocation
-from ddefuzz.cli.options import URL, db_option, jobs_option, option, oracles_option
-from ddefuzz.cli.output import LiveLine, Output, Writer, deliver, output_options, page_writers, stop_on_interrupt
+from ddefuzz.cli.options import DB, JOBS, oracles_option
+from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers, stop_on_interrupt
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.escape import html_value, json_text
@@ -65,62 +66,41 @@ class Sizes(click.ParamType[tuple[int, ...]]):
         return tuple(map(int, parts))
 
 
-@click.command("recompiles")
-@option("--ops", "Count only ops that match, such as topk or 'linalg.*'.", into="globs", metavar="GLOB", many=True)
-@click.option(
-    "--sizes",
-    type=Sizes(),
-    metavar="N,N",
-    default=REFERENCE_SIZES,
-    help=f"The sizes of the calls, in this order. [default={','.join(map(str, REFERENCE_SIZES))}]",
-)
-@option(
-    "--mode",
-    "default (torch.compile's own settings), dynamic (dynamic=True), marked (dims that differ are marked dynamic) or "
-    "unbacked (they are marked unbacked).",
-    MODES,
-    default=MODES,
-    many=True,
-)
-@option(
-    "--form",
-    "plain (a function), out (with out=), method, in-place (the method that changes its first argument) or module "
-    "(nn.Modules with buffers).",
-    FORMS,
-    default=FORMS,
-    many=True,
-)
-@option(
-    "--db",
-    "Record needless compilations as findings in this database. `ddefuzz minimize --all` then minimizes and confirms "
-    "them.",
-    URL,
-)
-@option(
-    "--keep",
-    "Append each result to FILE. Ops that have a result in it are not counted again.",
-    click.Path(path_type=Path),
-    metavar="FILE",
-)
-@option(
-    "--fail-on",
-    "Exit with code 1 if a function compiles more often than allowed (any), or never.",
-    ("any", "never"),
-    metavar="WHAT",
-    default="never",
-)
-@jobs_option
-@output_options("text", "json", "jsonl", "markdown", "html", "junit", "csv")
+@click_command("recompiles")
 def recompiles(
-    globs: tuple[str, ...],
-    sizes: tuple[int, ...],
-    modes: tuple[Mode, ...],
-    forms: tuple[Form, ...],
-    db: DatabaseUrl | None,
-    keep: Path | None,
-    fail_on: str,
-    jobs: int,
-    output: Output,
+    globs: tuple[str, ...] = option("Count only ops that match, such as topk or 'linalg.*'.", "--ops", metavar="GLOB"),
+    sizes: tuple[int, ...] = option(
+        f"The sizes of the calls, in this order. [default={','.join(map(str, REFERENCE_SIZES))}]",
+        default=lambda: REFERENCE_SIZES,
+        type_=Sizes(),
+        metavar="N,N",
+        many=False,
+    ),
+    modes: tuple[Mode, ...] = option(
+        "default (torch.compile's own settings), dynamic (dynamic=True), marked (dims that differ are marked dynamic) "
+        "or unbacked (they are marked unbacked).",
+        default=MODES,
+    ),
+    forms: tuple[Form, ...] = option(
+        "plain (a function), out (with out=), method, in-place (the method that changes its first argument) or module "
+        "(nn.Modules with buffers).",
+        default=FORMS,
+    ),
+    db: DatabaseUrl | None = option(
+        "Record needless compilations as findings in this database. `ddefuzz minimize --all` then minimizes and "
+        "confirms them."
+    ),
+    keep: Path | None = option(
+        "Append each result to FILE. Ops that have a result in it are not counted again.", metavar="FILE"
+    ),
+    fail_on: str = option(
+        "Exit with code 1 if a function compiles more often than allowed (any), or never.",
+        default="never",
+        type_=("any", "never"),
+        metavar="WHAT",
+    ),
+    jobs: int = JOBS,
+    output: Output = formats("text", "json", "jsonl", "markdown", "html", "junit", "csv"),
 ) -> None:
     """Count how often torch.compile compiles each op with out= over calls of different sizes.
 
@@ -185,53 +165,35 @@ def _of_row(row: SequenceCount) -> Result:
     )
 
 
-@click.command("sweep")
-@option(
-    "--ops",
-    "Only ops whose name matches, such as 'chunk*' or 'linalg.*'. Default: all ops.",
-    into="globs",
-    metavar="GLOB",
-    many=True,
-)
-@jobs_option
-@option("--fresh", "Ignore the results of earlier sweeps with this torch.", bool)
-@option(
-    "--compare-upstream",
-    "Compare the result with PyTorch's own list of failing ops (common_ops_unbacked.ops_dde_xfail).",
-    bool,
-)
-@option(
-    "--breaks",
-    "Count graph breaks instead: a few samples of each op are compiled with fullgraph=False, all dims unbacked.",
-    bool,
-)
-@option(
-    "--programs",
-    f"With --breaks: compile at most N samples of each op. Default: {PROGRAMS}.",
-    click.IntRange(min=1),
-    metavar="N",
-)
-@oracles_option("With another oracle than capture, each sample is captured in one stage, in turn, and called.", CAPTURE)
-@option(
-    "--fail-on",
-    "Exit with code 1 if an op has a data-dependent error or is captured wrong (any), or never.",
-    ("any", "never"),
-    metavar="WHAT",
-    default="never",
-)
-@db_option
-@output_options("text", *FORMAT_NAMES)
+@click_command("sweep")
 def command(
-    globs: tuple[str, ...],
-    jobs: int,
-    fresh: bool,
-    compare_upstream: bool,
-    breaks: bool,
-    programs: int | None,
-    oracles: tuple[str, ...],
-    fail_on: str,
-    db: DatabaseUrl,
-    output: Output,
+    globs: tuple[str, ...] = option(
+        "Only ops whose name matches, such as 'chunk*' or 'linalg.*'. Default: all ops.", "--ops", metavar="GLOB"
+    ),
+    jobs: int = JOBS,
+    fresh: bool = option("Ignore the results of earlier sweeps with this torch."),
+    compare_upstream: bool = option(
+        "Compare the result with PyTorch's own list of failing ops (common_ops_unbacked.ops_dde_xfail)."
+    ),
+    breaks: bool = option(
+        "Count graph breaks instead: a few samples of each op are compiled with fullgraph=False, all dims unbacked."
+    ),
+    programs: int | None = option(
+        f"With --breaks: compile at most N samples of each op. Default: {PROGRAMS}.",
+        type_=click.IntRange(min=1),
+        metavar="N",
+    ),
+    oracles: tuple[str, ...] = oracles_option(
+        "With another oracle than capture, each sample is captured in one stage, in turn, and called.", CAPTURE
+    ),
+    fail_on: str = option(
+        "Exit with code 1 if an op has a data-dependent error or is captured wrong (any), or never.",
+        default="never",
+        type_=("any", "never"),
+        metavar="WHAT",
+    ),
+    db: DatabaseUrl = DB,
+    output: Output = formats("text", *FORMAT_NAMES),
 ) -> None:
     """Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.
 

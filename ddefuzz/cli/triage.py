@@ -9,8 +9,9 @@ from shutil import get_terminal_size
 
 import rich_click as click
 
+from ddefuzz.cli.command import argument, click_command, option
 from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.options import db_option, now, option, who_option
+from ddefuzz.cli.options import DB, WHO, now
 from ddefuzz.cli.output import Page, stdout_page
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
@@ -38,13 +39,14 @@ LINES_BELOW = 4
 SKIP, BACK, UNDO, QUIT, MORE = "s", "z", "u", "q", " "
 
 
-@click.command("triage")
-@click.argument("ids", metavar="[ID]...", nargs=-1)
-@option("--state", f"Show findings in this state: {', '.join(STATES)}.", STATES, default=("new",), many=True)
-@option("--all", "Also show findings that do not depend on data.", bool, into="all_")
-@db_option
-@who_option
-def command(ids: tuple[str, ...], states: tuple[State, ...], all_: bool, db: DatabaseUrl, who: str) -> None:
+@click_command("triage")
+def command(
+    ids: tuple[str, ...] = argument("[ID]..."),
+    states: tuple[State, ...] = option(f"Show findings in this state: {', '.join(STATES)}.", default=("new",)),
+    all_: bool = option("Also show findings that do not depend on data."),
+    db: DatabaseUrl = DB,
+    who: str = WHO,
+) -> None:
     """Decide on findings in the terminal: one finding per screen, one key per decision.
 
     A screen has the program, the condition that the site evaluates, torch's source around a Python site, what would

@@ -12,8 +12,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.cli.options import db_option, default_map, jobs_option, read, stages_option
+from ddefuzz.cli.command import click_command
+from ddefuzz.cli.options import DB, IN_STAGES, JOBS, default_map, read
 from ddefuzz.errors import InputError
+from ddefuzz.findings.url import DatabaseUrl
 
 
 @pytest.fixture(autouse=True)
@@ -115,15 +117,12 @@ def test_each_command_takes_what_it_has_an_option_for(folder: Path) -> None:
     def group() -> None:
         """A group."""
 
-    @group.command("one")
-    @db_option
-    @jobs_option
-    def one(db: str, jobs: int) -> None:
+    @click_command("one", group)
+    def one(db: DatabaseUrl = DB, jobs: int = JOBS) -> None:
         click.echo(f"{db} {jobs}")
 
-    @group.command("two")
-    @stages_option
-    def two(stages: tuple[str, ...]) -> None:
+    @click_command("two", group)
+    def two(stages: tuple[str, ...] = IN_STAGES) -> None:
         click.echo(stages)
 
     (folder / "ddefuzz.toml").write_text('db = "sqlite:///a.db"\njobs = 2\nstage = ["fake"]\n')

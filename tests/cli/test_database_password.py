@@ -12,7 +12,7 @@ import pytest
 from ddefuzz import internal
 from ddefuzz.cli import doctor
 from ddefuzz.cli import main as program
-from ddefuzz.cli.options import UrlType
+from ddefuzz.cli.command import UrlType
 from ddefuzz.findings.database import Database
 from ddefuzz.show.table import NAMES
 from tests.cli.every_command import commands

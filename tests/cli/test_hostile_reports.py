@@ -28,7 +28,8 @@ from ddefuzz.campaign.replay import Replayed
 from ddefuzz.checking.problems import problems_of
 from ddefuzz.checking.report import Report, captures_of
 from ddefuzz.cli.check import writers
-from ddefuzz.cli.output import Output, Writer, deliver, json_writers, page_writers
+from ddefuzz.cli.command import Output
+from ddefuzz.cli.output import Writer, deliver, json_writers, page_writers
 from ddefuzz.cli.report import writers_of
 from ddefuzz.cli.sweep import census_writers, html_page, sweep_report
 from ddefuzz.execute.protocol import EXPLICIT, Observation

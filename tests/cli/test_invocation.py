@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import rich_click as click
 from click.testing import CliRunner
 
+from ddefuzz.cli.command import click_command
 from ddefuzz.cli.invocation import current_invocation, program_words
-from ddefuzz.cli.options import DEFAULT_DB, db_option
+from ddefuzz.cli.options import DB, DEFAULT_DB
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.url import parse_url
+from ddefuzz.findings.url import DatabaseUrl, parse_url
 from ddefuzz.show.blocks import Invocation
 from tests.findings.arbitrary_findings import CHUNK, START, sighting
 
@@ -76,9 +76,8 @@ def test_the_database_is_named_where_the_default_is_another(
 ) -> None:
     seen = []
 
-    @click.command()
-    @db_option
-    def command(db: str) -> None:
+    @click_command("command")
+    def command(db: DatabaseUrl = DB) -> None:
         del db
         seen.append(current_invocation().db)
 

@@ -19,9 +19,9 @@ from ddefuzz.artifacts.model import Diff
 from ddefuzz.artifacts.page import DOCUMENT, write_folder
 from ddefuzz.cli.ci import command as ci
 from ddefuzz.cli.ci import contents, init
+from ddefuzz.cli.command import OutputFile
 from ddefuzz.cli.findings import command as findings
 from ddefuzz.cli.main import cli
-from ddefuzz.cli.output import OutputFile
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import FILES, FINDING, KNOWN, MINIMAL, write_findings

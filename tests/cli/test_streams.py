@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.cli.output import LiveLine, Output, deliver
+from ddefuzz.cli.command import Output
+from ddefuzz.cli.output import LiveLine, deliver
 from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, MOST_SAID, say, write_stdout
 from ddefuzz.errors import EXIT_UNSUPPORTED, UnsupportedError
 from ddefuzz.escape import BREAK
