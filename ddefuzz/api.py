@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ddefuzz import internal
-from ddefuzz.campaign.launch import start
-from ddefuzz.campaign.plan import Plan, parse_budget
+from ddefuzz.campaign.launch import new_plan, start
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.checking.check import Options, check_live, check_named
 from ddefuzz.checking.report import Report
 from ddefuzz.errors import InputError
 from ddefuzz.execute.limit import check_seconds
 from ddefuzz.execute.pool import Pool
-from ddefuzz.execute.protocol import DEFAULT_STAGES, EXPLICIT, STAGES, Stage
+from ddefuzz.execute.protocol import DEFAULT_STAGES, STAGES, Stage
 from ddefuzz.execute.worker import hide_main
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
@@ -24,8 +22,7 @@ from ddefuzz.keys.case import Checked as KeyReport
 from ddefuzz.keys.case import Options as KeyOptions
 from ddefuzz.oracles.keys import PROPERTY_SECONDS
 from ddefuzz.oracles.keys import check_key as checked_key
-from ddefuzz.oracles.program import CAPTURE
-from ddefuzz.oracles.table import BY_DEFAULT, NAMES, OF_PROGRAMS, check_choice
+from ddefuzz.oracles.table import BY_DEFAULT, OF_PROGRAMS, check_choice
 from ddefuzz.program.model import Program
 
 __all__ = [
@@ -140,18 +137,18 @@ def run(
     """
     check_choice("stages", stages, STAGES, some=True)
     check_choice("oracles", oracles, OF_PROGRAMS)
-    plan = Plan(
+    plan = new_plan(
         profile=profile,
-        seed=secrets.randbelow(2**31) if seed is None else seed,
-        budget=parse_budget(budget),
+        seed=seed,
+        budget=budget,
         jobs=jobs or os.cpu_count() or 1,
-        stages=tuple(stage for stage in STAGES if stage in stages),
-        semantics=(EXPLICIT,),
+        stages=stages,
+        semantics=("explicit",),
         minimize=minimize,
         in_turn=True,
         screen=True,
         guided=guided,
-        oracles=tuple(name for name in NAMES if name in {*CAPTURE, *oracles}),
+        oracles=oracles,
     )
     hide_main()
     return start(plan, database, lambda _event, _tally: None, lambda: False)

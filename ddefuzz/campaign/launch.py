@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Container
 from contextlib import ExitStack
@@ -22,7 +23,7 @@ from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
 from ddefuzz.errors import InputError, RowError
 from ddefuzz.execute.pool import Future, Pool, Stopped, first_answer
-from ddefuzz.execute.protocol import Semantics, Stage
+from ddefuzz.execute.protocol import STAGES, Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.inventory import lines_in
@@ -30,6 +31,7 @@ from ddefuzz.findings.model import Campaign as CampaignEntry
 from ddefuzz.findings.model import Progress, stamp
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.program import CAPTURE
+from ddefuzz.oracles.table import NAMES
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -80,7 +82,7 @@ def resume(plan: Plan, entry: CampaignEntry, database: Database, listen: Listene
 
 
 class Option(NamedTuple):
-    """How the database stores an option, and what campaigns have that were begun before it was stored."""
+    """How an option is stored and typed, how that is read, and what campaigns have that were begun before it was."""
 
     stored: Callable[[Any], object]
     read: Callable[[Any], Any]
@@ -91,17 +93,33 @@ def _semantics(stored: object) -> tuple[Semantics, ...]:
     return tuple(Semantics(name) for name in msgspec.convert(stored, tuple[Mechanism, ...]))
 
 
-_STRUCTURED = {
-    "stages": Option(list, lambda stored: msgspec.convert(stored, tuple[Stage, ...])),
+def _stages(stored: object) -> tuple[Stage, ...]:
+    names = msgspec.convert(stored, tuple[Stage, ...])
+    return tuple(stage for stage in STAGES if stage in names)
+
+
+def _oracles(stored: object) -> tuple[str, ...]:
+    names = {*CAPTURE, *msgspec.convert(stored, tuple[str, ...])}
+    return tuple(name for name in NAMES if name in names)
+
+
+OPTIONS: Final = {
+    "stages": Option(list, _stages),
+    "oracles": Option(list, _oracles, CAPTURE),
     "semantics": Option(lambda given: [one.mechanism for one in given], _semantics),
+    **dict.fromkeys(("in_turn", "screen", "guided"), Option(bool, bool)),
     "shard": Option(str, parse_shard),
-    "oracles": Option(list, lambda stored: msgspec.convert(stored, tuple[str, ...]), CAPTURE),
     "budget": Option(str, parse_budget),
     "minimize": Option(bool, bool, before=True),
 }
-
-OPTIONS: Final = {**dict.fromkeys(("in_turn", "screen", "guided"), Option(bool, bool)), **_STRUCTURED}
 """The fields of a plan that the database stores for resuming, next to profile and seed."""
+
+
+def new_plan(*, profile: str, seed: int | None, jobs: int, **options: object) -> Plan:
+    """A plan from options as they are typed and stored. Without a seed, it is drawn. A shard is not guided."""
+    fields: dict[str, Any] = {name: OPTIONS[name].read(value) for name, value in options.items()}
+    fields["guided"] &= fields.get("shard", WHOLE) == WHOLE
+    return Plan(profile=profile, seed=secrets.randbelow(2**31) if seed is None else seed, jobs=jobs, **fields)
 
 
 def options_of(plan: Plan) -> dict[str, object]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import rich_click as click
@@ -22,7 +23,7 @@ from ddefuzz.artifacts.model import (
 )
 from ddefuzz.artifacts.page import DOCUMENT, INDEX, about, artifacts_view, write_folder
 from ddefuzz.checking.check import START_SECONDS, Target, targets_of
-from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.command import Output, argument, click_command, formats, option, typed_words
 from ddefuzz.cli.invocation import resolve
 from ddefuzz.cli.options import DB, JOBS, capture_stage_option, semantics_option, timeout_option
 from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
@@ -53,7 +54,7 @@ def command(
         "export, export-strict, compile (dynamo alone), aot or inductor. Default: all but export-strict, and those in "
         "which the finding was seen."
     ),
-    mechanisms: tuple[Mechanism, ...] = semantics_option(" With two, the graphs are compared."),
+    semantics: tuple[Mechanism, ...] = semantics_option(" With two, the graphs are compared."),
     diffs: tuple[tuple[Stage, Stage], ...] = option(
         "Compare the graphs of two stages.",
         type_=(click.Choice(CAPTURE_STAGES), click.Choice(CAPTURE_STAGES)),
@@ -87,7 +88,6 @@ def command(
       ddefuzz artifacts dde-08f7b02bbb
       ddefuzz artifacts model.py:make_model --diff aot inductor
     """
-    semantics = tuple(map(Semantics, mechanisms))
     interpreters = interpreters_of(pythons)
     for one in interpreters:
         if not one.full:
@@ -109,7 +109,7 @@ def command(
         chosen = targets[0]
         text = chosen.subject.text if isinstance(chosen.subject, ProgramSubject) else ""
         torch = first_answer(pool.submit(version, "torch", START_SECONDS), stopped)
-        tasks = [MakeTask(chosen.subject, stage, one) for stage in wanted for one in semantics]
+        tasks = [MakeTask(chosen.subject, stage, one) for stage in wanted for one in map(Semantics, semantics)]
         futures = [(task, pool.submit(make, task, timeout)) for task in tasks]
         breaking = pool.submit(find_breaks, chosen.subject, timeout)
         made: list[Made] = []
@@ -127,7 +127,8 @@ def command(
         others = []
         for one in interpreters if not interrupted else ():
             live.update(f"the same under {one.name} (torch {one.torch})")
-            others.append((one.name, _elsewhere(one, target, text, case, unbacked, wanted, mechanisms, timeout)))
+            same = {"case": case, "unbacked": unbacked, "stages": wanted, "semantics": semantics, "timeout": timeout}
+            others.append((one.name, _elsewhere(one, target, text, same)))
     if not made:
         raise NothingRanError("interrupted before the first stage ended")
     here = msgspec.structs.replace(here, others=tuple(others), diffs=tuple(diffs_of(here, diffs, others)))
@@ -173,26 +174,14 @@ def _made(task: MakeTask, future: Future[Made], stopped: Stopped) -> Made:
     return Made(task.stage, str(task.semantics), lost.outcome, lost.reason, failure_of(lost))
 
 
-def _elsewhere(
-    interpreter: Interpreter,
-    target: str,
-    text: str,
-    case: str | None,
-    unbacked: str,
-    stages: Sequence[Stage],
-    mechanisms: Sequence[Mechanism],
-    timeout: float,
-) -> Artifacts:
+def _elsewhere(interpreter: Interpreter, target: str, text: str, options: Mapping[str, Any]) -> Artifacts:
     """The same by the ddefuzz of another interpreter."""
     with tempfile.TemporaryDirectory(prefix="artifacts-", dir=scratch_folder()) as folder:
         if text:
             program = Path(folder, "program.py")
             program.write_text(text, encoding="utf-8")
             target = str(program)
-        words = ["artifacts", target, "--format", "json", "--output", folder, "--timeout", str(timeout)]
-        words += ["--unbacked", unbacked, *(("--case", case) if case is not None else ())]
-        words += [word for stage in stages for word in ("--stage", stage)]
-        words += [word for one in mechanisms for word in ("--semantics", one)]
+        words = ["artifacts", target, *typed_words(command, {"format_": "json", "folder": folder, **options})]
         return made_by(interpreter.python, words)
 
 

@@ -98,7 +98,7 @@ def command(
         type_=tuple(APART_ORACLES),
         metavar="NAME",
     ),
-    mechanisms: tuple[Mechanism, ...] = semantics_option(),
+    semantics: tuple[Mechanism, ...] = semantics_option(),
     key: str | None = option(
         "Exit with code 0 if the failure with this key occurs and with 1 if not, as test-case reducers expect.",
         metavar="KEY",
@@ -143,7 +143,7 @@ def command(
     options = Options(
         stages=stages,
         oracles=oracles,
-        semantics=tuple(map(Semantics, mechanisms)),
+        semantics=tuple(map(Semantics, semantics)),
         timeout=timeout,
         budget=budget if advising and key is None else None,
         known=known,

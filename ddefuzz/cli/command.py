@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import isfunction, signature
 from pathlib import Path
@@ -98,6 +98,22 @@ def argument(metavar: str = "", *, default: Any = None, type_: Any = None) -> An
         return click.argument(parameter, type=kind, metavar=metavar or None, required=needed, **more)
 
     return declare
+
+
+def typed_words(command: click.Command, values: Mapping[str, Any]) -> list[str]:
+    """The words that give the parameters of a command these values. A default needs none."""
+    options = {one.name: one for one in command.params}
+    words: list[str] = []
+    for name, value in values.items():
+        option = options[name]
+        several = tuple(value) if option.multiple else (value,)
+        if value is None or (several if option.multiple else value) == option.default:
+            continue
+        if isinstance(value, bool):
+            words.append((option.opts if value else option.secondary_opts)[0])
+        else:
+            words += [word for one in several for word in (option.opts[0], str(one))]
+    return words
 
 
 def _element(hint: Any) -> tuple[Any, bool]:

@@ -47,7 +47,7 @@ KEYS: dict[str, Key] = {
     "seed": Key("seed", int | str, "a number or a string"),
     "budget": Key("budget"),
     "stage": Key("stages", LIST, "a list of strings"),
-    "semantics": Key("mechanisms", LIST, "a list of strings"),
+    "semantics": Key("semantics", LIST, "a list of strings"),
     "fail_on": Key("fail_on"),
     "known": Key("known_file"),
 }
@@ -196,7 +196,7 @@ def timeout_option(default: float, of: str) -> Any:
 
 
 def semantics_option(note: str = "") -> Any:
-    """The parameter `mechanisms`."""
+    """The parameter `semantics`."""
     said = (
         "What happens at a guard that cannot be decided: explicit (take its fallback answer, as torch does), "
         "size-oblivious (assume sizes of 2 or more, as torch did before), aggressive-1 or aggressive-2 (torch's "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,29 +18,27 @@ from click.core import ParameterSource
 from rich.text import Text
 
 from ddefuzz.campaign.campaign import Event, Listener
-from ddefuzz.campaign.launch import plan_of, resume, start
+from ddefuzz.campaign.launch import new_plan, options_of, plan_of, resume, start
 from ddefuzz.campaign.page import (
     progress_line,
     run_report,
     summary_view,
 )
-from ddefuzz.campaign.plan import Budget, Plan, parse_budget, parse_shard
+from ddefuzz.campaign.plan import WHOLE, Plan
 from ddefuzz.campaign.summary import Summary, Tally
-from ddefuzz.cli.command import Output, click_command, formats, option
+from ddefuzz.cli.command import Output, click_command, formats, option, typed_words
 from ddefuzz.cli.invocation import current_invocation
 from ddefuzz.cli.options import DB, IN_STAGES, JOBS, oracles_option, profile_option, semantics_option
 from ddefuzz.cli.output import LiveLine, deliver, plain, stop_on_interrupt
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
-from ddefuzz.execute.protocol import DEFAULT_STAGES, STAGES, Semantics, Stage
+from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.scratch import remove_abandoned
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import Now, decided, known_now, read_known
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.instrument.events import Mechanism
-from ddefuzz.oracles.program import CAPTURE
-from ddefuzz.oracles.table import BY_DEFAULT, NAMES
 from ddefuzz.show.blocks import Invocation, counted
 from ddefuzz.show.table import NAMES as NAMES_OF_FORMATS
 
@@ -103,7 +100,7 @@ def command(
         default=True,
     ),
     oracles: tuple[str, ...] = oracles_option("capture is always among them."),
-    mechanisms: tuple[Mechanism, ...] = semantics_option(" Verdicts always compare explicit with size-oblivious."),
+    semantics: tuple[Mechanism, ...] = semantics_option(" Verdicts always compare explicit with size-oblivious."),
     shard: str = option("Run only the I-th of N parts of the cases.", default="1/1", metavar="I/N"),
     resuming: bool = option(
         "Continue the latest campaign that was interrupted, with its options. Only its budget can be another.",
@@ -142,19 +139,19 @@ def command(
       ddefuzz run --resume
     """
     context = get_current_context()
-    plan = Plan(
+    plan = new_plan(
         profile=profile,
-        seed=secrets.randbelow(2**31) if seed is None else seed,
+        seed=seed,
         budget=_budget(context, budget, max_examples),
         jobs=jobs,
-        stages=tuple(stage for stage in STAGES if stage in stages),
-        semantics=tuple(Semantics(name) for name in mechanisms),
-        shard=parse_shard(shard),
+        stages=stages,
+        semantics=semantics,
+        shard=shard,
         minimize=minimize,
         in_turn=in_turn,
         screen=screen,
-        oracles=tuple(name for name in NAMES if name in {*CAPTURE, *oracles}),
-        guided=guided and shard == "1/1",
+        oracles=oracles,
+        guided=guided,
     )
     listed = read_known(known_file) if known_file else {}
     with Database.open(db) as database:
@@ -189,7 +186,7 @@ def command(
 
 def _typed(context: click.Context) -> set[str]:
     """The fields of a plan that were given. A budget that is set elsewhere is one too."""
-    names = {"mechanisms": "semantics", "max_examples": "budget"}
+    names = {"max_examples": "budget"}
     given = {name: context.get_parameter_source(name) for name in context.params}
     return {
         names.get(name, name)
@@ -219,30 +216,16 @@ def fails(summary: Summary, regressed: set[str], fail_on: FailOn) -> bool:
             return False
 
 
-def _budget(context: click.Context, budget: str, max_examples: int | None) -> Budget:
+def _budget(context: click.Context, budget: str, max_examples: int | None) -> str:
     """The budget. A typed option overrides one that is set elsewhere."""
-    if max_examples is None:
-        return parse_budget(budget)
-    if context.get_parameter_source("budget") is ParameterSource.COMMANDLINE:
+    if max_examples is not None and context.get_parameter_source("budget") is ParameterSource.COMMANDLINE:
         raise InputError(f"found both --budget {budget} and --max-examples {max_examples}, expected one of them")
-    return Budget(cases=max_examples)
+    return budget if max_examples is None else f"{max_examples}x"
 
 
 def _replay_command(plan: Plan, call: Invocation) -> str:
     """The command that draws the same cases again."""
-    words = ["run", "--seed", str(plan.seed), "--budget", str(plan.budget), "--profile", plan.profile]
-    for stage in plan.stages if plan.stages != DEFAULT_STAGES else ():
-        words += ["--stage", stage]
-    for oracle in plan.oracles if plan.oracles != BY_DEFAULT else ():
-        words += ["--oracle", oracle]
-    for semantics in plan.semantics if plan.semantics != (Semantics(),) else ():
-        words += ["--semantics", semantics.mechanism]
-    if not plan.in_turn:
-        words.append("--every-stage")
-    if not plan.screen:
-        words.append("--no-screen")
-    if not plan.guided and plan.shard.total == 1:
-        words.append("--uniform")
-    if plan.shard.total > 1:
-        words += ["--shard", str(plan.shard)]
-    return call.command(*words)
+    options = options_of(plan) | {"guided": plan.guided or plan.shard != WHOLE}
+    del options["budget"], options["minimize"]
+    always = ("--seed", str(plan.seed), "--budget", str(plan.budget), "--profile", plan.profile)
+    return call.command("run", *always, *typed_words(command, options))

@@ -43,7 +43,7 @@ def test_the_environment_goes_before_ddefuzz_toml_before_pyproject(
 def test_lists_in_the_environment_are_words_or_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DDEFUZZ_STAGE", "export, compile")
     monkeypatch.setenv("DDEFUZZ_SEMANTICS", "explicit")
-    assert read() == {"stages": ["export", "compile"], "mechanisms": ["explicit"]}
+    assert read() == {"stages": ["export", "compile"], "semantics": ["explicit"]}
 
 
 @pytest.mark.parametrize(
