@@ -28,7 +28,6 @@ from ddefuzz.cli.invocation import resolve
 from ddefuzz.cli.options import DB, JOBS, capture_stage_option, semantics_option, timeout_option
 from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
-from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
@@ -133,9 +132,8 @@ def command(
         raise NothingRanError("interrupted before the first stage ended")
     here = msgspec.structs.replace(here, others=tuple(others), diffs=tuple(diffs_of(here, diffs, others)))
     index = write_folder(here, folder or Path(f"artifacts-{chosen.case.replace('/', '-')}"))
-    deliver({**page_writers(chosen.case, artifacts_view(here, index)), "json": json_text(here) + "\n"}, output)
-    if interrupted:
-        raise SystemExit(EXIT_INTERRUPTED)
+    pages = page_writers(chosen.case, artifacts_view(here, index), here)
+    deliver(pages, output, {EXIT_INTERRUPTED: interrupted})
 
 
 def _of_finding(target: str, db: DatabaseUrl) -> Finding | None:

@@ -18,7 +18,6 @@ from ddefuzz.cli.options import IN_STAGES, JOBS, semantics_option, timeout_optio
 from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers
 from ddefuzz.cli.report import command_line, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE
-from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.files import write_atomically
 from ddefuzz.instrument.events import Mechanism
@@ -69,10 +68,9 @@ def study(
     with LiveLine("starting a worker (importing torch takes some seconds)") as live:
         done = study_models(models, groups, settings, keep, Progress(live.say, live.update))
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    shown = page_writers("Models", study_view(done.rows, command_line(), today))
-    deliver({**shown, "json": json_text({"schema": SCHEMA, "models": done.rows}) + "\n"}, output)
-    if not done.is_done:
-        raise SystemExit(EXIT_INTERRUPTED)
+    view = study_view(done.rows, command_line(), today)
+    writers = page_writers("Models", view, {"schema": SCHEMA, "models": done.rows})
+    deliver(writers, output, {EXIT_INTERRUPTED: not done.is_done})
 
 
 APART_ORACLES = {
@@ -155,11 +153,8 @@ def command(
         write_atomically(patch, report.patch())
     if applying:
         write_changes(report.best, Path(target))
-    deliver(writers(report), output)
-    if report.refused:
-        raise SystemExit(EXIT_USAGE)
-    if not (report.ok if key is None else any(key in one.keys for one in report.captures)):
-        raise SystemExit(EXIT_FOUND)
+    fits = report.ok if key is None else any(key in one.keys for one in report.captures)
+    deliver(writers(report), output, {EXIT_USAGE: report.refused, EXIT_FOUND: not fits})
 
 
 def writers(report: Report) -> dict[str, Writer]:

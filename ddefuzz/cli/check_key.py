@@ -10,7 +10,7 @@ import rich_click as click
 
 from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.options import timeout_option
-from ddefuzz.cli.output import LiveLine, Page, deliver
+from ddefuzz.cli.output import LiveLine, Page, Writer, deliver
 from ddefuzz.errors import EXIT_FOUND, EXIT_USAGE
 from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Lost, Pool
@@ -71,11 +71,12 @@ def command(
         checked = check_key(pool, target, options, examples, kinds, timeout, live.update)
         if database is not None:
             live.say(_recorded(database, checked, pool))
-    deliver({"text": lambda page: key_text(checked, page), "json": json_text(checked, indent=True) + "\n"}, output)
-    if any(one.reason for one in checked.properties):
-        raise SystemExit(EXIT_USAGE)
-    if any(one.violations for one in checked.properties):
-        raise SystemExit(EXIT_FOUND)
+    writers: dict[str, Writer] = {
+        "text": lambda page: key_text(checked, page),
+        "json": json_text(checked, indent=True) + "\n",
+    }
+    is_violated = any(one.violations for one in checked.properties)
+    deliver(writers, output, {EXIT_USAGE: any(one.reason for one in checked.properties), EXIT_FOUND: is_violated})
 
 
 def _recorded(database: Database, checked: Checked, pool: Pool) -> str:

@@ -161,7 +161,7 @@ def list_(
         {"path": str(one.path), "digest": one.digest, "steps": one.steps, "expect": [str(e) for e in one.expect]}
         for one in files
     ]
-    deliver({**page_writers("Case files", _list_view(files)), "json": json_text(document, indent=True) + "\n"}, output)
+    deliver(page_writers("Case files", _list_view(files), document, indent=True), output)
 
 
 def _list_view(files: tuple[CaseFile, ...]) -> Iterator[Block]:

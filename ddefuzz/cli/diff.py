@@ -10,17 +10,15 @@ from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.campaign.replay import kept_cases
 from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.options import DB, IN_STAGES, JOBS, profile_option, seed_option
-from ddefuzz.cli.output import LiveLine, deliver
-from ddefuzz.cli.report import writers_of
-from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
+from ddefuzz.cli.output import LiveLine
+from ddefuzz.cli.report import deliver_report
+from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.execute.protocol import ProgramSubject, Stage
 from ddefuzz.files import check_folder, write_files
 from ddefuzz.findings.url import DatabaseUrl, without_passwords
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.show.table import NAMES
 from ddefuzz.versions.diff import (
-    Compared,
-    Stored,
     compared,
     diff_report,
     diff_view,
@@ -28,7 +26,7 @@ from ddefuzz.versions.diff import (
     stored_differences,
     stored_side,
 )
-from ddefuzz.versions.side_by_side import Ask, Side, run_both, saved_text, side_of
+from ddefuzz.versions.side_by_side import Ask, run_both, saved_text, side_of
 
 
 @click_command("diff")
@@ -72,7 +70,8 @@ def command(
         before, after = stored_side(old, db), stored_side(new, db)
         if not all(one.findings or one.sites or one.campaigns for one in (before, after)):
             raise NothingRanError(f"{shown}: found a side without campaigns, findings and guard sites")
-        _deliver(stored_differences(before, after), before, after, output)
+        found = stored_differences(before, after)
+        deliver_report(diff_report(found, before, after), diff_view(found, before, after), output)
         return
     limit = parse_budget(budget)
     if limit.cpu_seconds is not None:
@@ -104,14 +103,5 @@ def command(
     found = compared(was, now)
     if not found.cases:
         raise NothingRanError("found no program that both versions judged, expected some")
-    _deliver(found, *sides, output, interrupted=not finished and limit.seconds is None)
-
-
-def _deliver(
-    found: Compared, old: Side | Stored, new: Side | Stored, output: Output, *, interrupted: bool = False
-) -> None:
-    deliver(writers_of(diff_report(found, old, new), diff_view(found, old, new)), output)
-    if interrupted:
-        raise SystemExit(EXIT_INTERRUPTED)
-    if found.counts["new finding"]:
-        raise SystemExit(EXIT_FOUND)
+    interrupted = not finished and limit.seconds is None
+    deliver_report(diff_report(found, *sides), diff_view(found, *sides), output, interrupted=interrupted)

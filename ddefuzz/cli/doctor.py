@@ -8,7 +8,6 @@ from ddefuzz.cli.command import Output, click_command, formats
 from ddefuzz.cli.options import DB
 from ddefuzz.cli.output import LiveLine, deliver, page_writers
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
-from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Pool
 from ddefuzz.files import is_there
 from ddefuzz.findings import connection
@@ -39,10 +38,9 @@ def command(
             for check in part(db):
                 found.append(check)
                 live.update(f"checking {title}: {check.name}")
-    document = json_text({"schema": SCHEMA, "checks": [check._asdict() for check in found]}) + "\n"
-    deliver({**page_writers("ddefuzz doctor", _view(found)), "json": document}, output)
-    if not all(check.ok for check in found):
-        raise SystemExit(EXIT_UNSUPPORTED)
+    document = {"schema": SCHEMA, "checks": [check._asdict() for check in found]}
+    fails = not all(check.ok for check in found)
+    deliver(page_writers("ddefuzz doctor", _view(found), document), output, {EXIT_UNSUPPORTED: fails})
 
 
 def _names(_: DatabaseUrl) -> Iterable[Check]:

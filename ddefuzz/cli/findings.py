@@ -17,7 +17,7 @@ from ddefuzz.cli.options import DB, WHO, WHY, capture_stage_option, now
 from ddefuzz.cli.output import deliver, json_writers, page_writers
 from ddefuzz.cli.streams import say, write_stdout
 from ddefuzz.errors import InputError, RowError, refused
-from ddefuzz.escape import block, json_text, shell_words
+from ddefuzz.escape import block, shell_words
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
@@ -66,14 +66,11 @@ def reclassify(
         result = reclassified(kept, classify, datetime.now(UTC))
         if write:
             database.put(result.findings, result.gone)
-    document = {"schema": SCHEMA, "written": write, **msgspec.to_builtins(result.counts)}
     rows = [msgspec.to_builtins(change) for change in result.changes]
-    writers = {
-        **page_writers("Changes by the rules of classification", changes_view(result, written=write)),
-        "json": json_text({**document, "changes": rows}, indent=True) + "\n",
-        "jsonl": lambda _page: "".join(json_text(row) + "\n" for row in rows),
-    }
-    deliver(writers, output)
+    document = {"schema": SCHEMA, "written": write, **msgspec.to_builtins(result.counts), "changes": rows}
+    view = changes_view(result, written=write)
+    pages = page_writers("Changes by the rules of classification", view, document, indent=True)
+    deliver(json_writers(rows) | pages, output)
 
 
 DEFAULT_TEXT = Path("findings")
@@ -163,10 +160,8 @@ def show(
     elif minimal or original:
         write_stdout(block(_program(finding, minimal=minimal)))
     else:
-        pages = page_writers(
-            finding.id, show_view(finding, current_invocation(), status_by_version(finding, by_version))
-        )
-        deliver(pages | {"json": json_text(as_document(finding)) + "\n"}, output)
+        view = show_view(finding, current_invocation(), status_by_version(finding, by_version))
+        deliver(page_writers(finding.id, view, as_document(finding)), output)
 
 
 def _program(finding: Finding, *, minimal: bool) -> str:

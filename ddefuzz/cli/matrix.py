@@ -13,8 +13,8 @@ from ddefuzz.cli.invocation import current_invocation, resolve
 from ddefuzz.cli.options import DB, JOBS, PYTHONS, TRUST
 from ddefuzz.cli.output import LiveLine, deliver, json_writers
 from ddefuzz.cli.replay import findings_in
-from ddefuzz.cli.report import command_line, writers_of
-from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
+from ddefuzz.cli.report import command_line, deliver_report
+from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.escape import shell_word
 from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
@@ -76,10 +76,8 @@ def command(
         for interpreter in interpreters:
             line = line.replace(interpreter.python, "PATH")
         write_page(page, lines, interpreters, line if url is None else line.replace(shell_word(str(url)), "URL"))
-    report = matrix_report(lines, interpreters)
-    deliver(writers_of(report, matrix_view(lines, interpreters, current_invocation().command)), output)
-    if any(line.change == "regressed" for line in lines):
-        raise SystemExit(EXIT_FOUND)
+    view = matrix_view(lines, interpreters, current_invocation().command)
+    deliver_report(matrix_report(lines, interpreters), view, output)
 
 
 def _selected(

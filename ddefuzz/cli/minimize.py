@@ -128,9 +128,8 @@ def command(
         f"after {counted(result.attempts, 'capture')}, shown in {confirmed} fresh processes{more}",
         err=True,
     )
-    deliver({"text": result.program, "json": json_text(outcome) + "\n"}, output)
-    if confirmed.k < confirmed.n:
-        raise SystemExit(EXIT_FOUND)
+    writers = {"text": result.program, "json": json_text(outcome) + "\n"}
+    deliver(writers, output, {EXIT_FOUND: confirmed.k < confirmed.n})
 
 
 def _say_progress(captures: int, operations: int) -> None:

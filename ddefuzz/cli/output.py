@@ -117,14 +117,17 @@ Writer: TypeAlias = str | Callable[[Page], str]
 """The text in a format, or what makes it for a page."""
 
 
-def deliver(writers: Mapping[str, Writer], output: Output) -> None:
-    """Write the files, each completely or not at all, then stdout."""
+def deliver(writers: Mapping[str, Writer], output: Output, exits: Mapping[int, object] = {}) -> None:
+    """Write the files, each completely or not at all, then stdout. Then exit with the first code that holds."""
     for _, path in output.files:
         check_writable(path)
     for name, path in output.files:
         write_atomically(path, _written(writers, name, Page(FILE_WIDTH)))
     text = _written(writers, output.format, stdout_page())
     write_stdout(in_log(text) if output.format == "text" else text)
+    for code, holds in exits.items():
+        if holds:
+            raise SystemExit(code)
 
 
 def _written(writers: Mapping[str, Writer], name: str, page: Page) -> str:
@@ -183,8 +186,13 @@ def plain(text: str, style: str = "") -> Text:
     return Text(visible(text), style=style)
 
 
-def page_writers(title: str, blocks: Iterable[Block]) -> dict[str, Writer]:
-    """The formats `text`, `markdown` and `html` of a document, which is made when the first of them is written."""
+def page_writers(
+    title: str, blocks: Iterable[Block], document: object = None, *, indent: bool = False
+) -> dict[str, Writer]:
+    """The formats `text`, `markdown` and `html` of blocks, which are made when the first of them is written.
+
+    With a document also `json`.
+    """
     view = cache(lambda: tuple(blocks))
 
     def html(_page: Page) -> str:
@@ -197,6 +205,7 @@ def page_writers(title: str, blocks: Iterable[Block]) -> dict[str, Writer]:
         "text": lambda page: terminal(view(), page.width, color=page.color),
         "markdown": lambda _page: markdown(view()),
         "html": html,
+        **({} if document is None else {"json": lambda _page: json_text(document, indent=indent) + "\n"}),
     }
 
 

@@ -22,9 +22,9 @@ from ddefuzz.campaign.replay import (
 from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.invocation import current_invocation
 from ddefuzz.cli.options import JOBS, TRUST
-from ddefuzz.cli.output import LiveLine, deliver
-from ddefuzz.cli.report import writers_of
-from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
+from ddefuzz.cli.output import LiveLine
+from ddefuzz.cli.report import deliver_report
+from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.files import is_folder, is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.inventory import installed_version
@@ -110,10 +110,8 @@ def command(
     if url is not None:
         with Database.open(url) as database:
             database.add_sites(installed_version(), ledger.drain())
-    report = replay_report(results, installed_version())
-    deliver(writers_of(report, replay_view(results, current_invocation())), output)
-    if any(result.status in MISMATCHES for result in results):
-        raise SystemExit(EXIT_FOUND)
+    view = replay_view(results, current_invocation())
+    deliver_report(replay_report(results, installed_version()), view, output)
 
 
 def _nothing(paths: tuple[Path, ...], known: DatabaseUrl | None) -> str:
@@ -144,10 +142,8 @@ def _replay_scripts(
         results = run_scripts(findings, python, jobs, listen, trust=trust)
         if output.format != "text":
             live.say(scripts_total(results))
-    report = scripts_report(results, findings, torch_of(python))
-    deliver(writers_of(report, scripts_view(results, current_invocation())), output)
-    if any(result.status == "fails otherwise" for result in results):
-        raise SystemExit(EXIT_FOUND)
+    view = scripts_view(results, current_invocation())
+    deliver_report(scripts_report(results, findings, torch_of(python)), view, output)
 
 
 def findings_in(paths: Iterable[Path], url: DatabaseUrl | None) -> list[Finding]:

@@ -14,7 +14,7 @@ from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.invocation import resolve
 from ddefuzz.cli.options import DB
 from ddefuzz.cli.output import Writer, deliver, page_writers
-from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, UnsupportedError
 from ddefuzz.escape import shell_words
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import is_open
@@ -115,6 +115,12 @@ def writers_of(report: Report, view: Iterable[Block] = ()) -> dict[str, Writer]:
         report = msgspec.structs.replace(report, rules=all_rules, results=results)
     formats = {one.name: partial(lambda write, _page: write(report), one.write) for one in FORMATS}
     return page_writers(report.title, view) | formats
+
+
+def deliver_report(report: Report, view: Iterable[Block], output: Output, *, interrupted: bool = False) -> None:
+    """Write a report. Exits with 130 if it was interrupted, and with 1 if a result failed."""
+    exits = {EXIT_INTERRUPTED: interrupted, EXIT_FOUND: report.of("failed")}
+    deliver(writers_of(report, view), output, exits)
 
 
 def _of_error(error: InternalError) -> Result:

@@ -173,9 +173,8 @@ def command(
                 summary = start(plan, database, progress, stopped)
         found = database.findings()
     regressed = {finding.id for finding in found if "regressed" in finding.verdicts.values()}
-    deliver(writers_of(run_report(summary, found), summary_view(summary, replay, current_invocation())), output)
-    if summary.interrupted:
-        raise SystemExit(EXIT_INTERRUPTED)
+    view = summary_view(summary, replay, current_invocation())
+    deliver(writers_of(run_report(summary, found), view), output, {EXIT_INTERRUPTED: summary.interrupted})
     if not summary.cases and not summary.findings:
         raise NothingRanError(
             f"no case ended within {plan.budget}, expected a longer --budget: importing torch alone takes seconds"

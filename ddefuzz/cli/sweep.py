@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
-import msgspec
 import rich_click as click
-from jinja2 import Environment
 
 from ddefuzz.cli.command import Output, click_command, formats, option
 from ddefuzz.cli.invocation import current_invocation
@@ -18,37 +14,31 @@ from ddefuzz.cli.options import DB, JOBS, oracles_option
 from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers, stop_on_interrupt
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
-from ddefuzz.escape import html_value, json_text
+from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.oracles import recompilation
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.recompilation import MODES, Mode
 from ddefuzz.oracles.table import NAMES
-from ddefuzz.show.blocks import Block, Commands, Invocation, Items, counted
+from ddefuzz.show.blocks import counted
 from ddefuzz.show.markdown import markdown
-from ddefuzz.show.record import Outcome, Report, Result, Rule, rules
 from ddefuzz.show.table import NAMES as FORMAT_NAMES
 from ddefuzz.sweep.breaks import PROGRAMS, OpBreaks, breaks_view, sweep_breaks
-from ddefuzz.sweep.census import Census, census_document, census_tables, summary_lines
+from ddefuzz.sweep.census import Census, census_document, census_view, html_page, sweep_report
 from ddefuzz.sweep.recompile import (
-    FORM_TITLES,
     FORMS,
     REFERENCE_SIZES,
     Form,
-    Recompilations,
     Recompiled,
     RecompileTask,
-    SequenceCount,
-    mode_of,
+    recompiles_report,
     recompiles_text,
     recompiles_view,
 )
 from ddefuzz.sweep.recompile import (
     recompiles as count_compilations,
 )
-from ddefuzz.sweep.sweep import Plan, Progressed, sweep
-from ddefuzz.sweep.tasks import OpFailure, OpResult, Status
+from ddefuzz.sweep.sweep import Plan, Progressed, progress_line, sweep
 
 
 class Sizes(click.ParamType[tuple[int, ...]]):
@@ -109,60 +99,24 @@ def recompiles(
     For an op that compiles more often, the output names the guard that failed and the code that made it.
     """
     with stop_on_interrupt() as stopped, LiveLine("starting workers (importing OpInfo takes some seconds)") as live:
-
-        def tell(done: int, of: int, one: Recompiled) -> None:
-            live.update(f"{done} of {counted(of, 'op')}, {one.op}", is_last=done == of)
-
         asked = RecompileTask("", sizes, modes, forms, record=db is not None)
-        found, sightings = count_compilations(globs, asked, jobs, keep, tell, stopped)
+        found, sightings = count_compilations(globs, asked, jobs, keep, partial(_tell, live), stopped)
         if db is not None:
             with Database.open(db) as database, database.transaction():
                 ids = {database.record(one, datetime.now(UTC)).finding_id for one in sightings}
             live.say(f"{counted(len(ids), 'finding')} in {db}: {', '.join(sorted(ids))}")
-    deliver(recompiles_writers(found), output)
-    if found.interrupted:
-        raise SystemExit(EXIT_INTERRUPTED)
-    if fail_on == "any" and any(row.is_above for row in found.rows):
-        raise SystemExit(EXIT_FOUND)
-
-
-def recompiles_writers(found: Recompilations) -> dict[str, Writer]:
-    """The formats: a page of its own for Markdown, else those of every report."""
-    return {
-        **writers_of(recompiles_report(found)),
+    writers: dict[str, Writer] = {
         "text": recompiles_text(found),
         "json": json_text(found, indent=True) + "\n",
         "markdown": lambda _page: markdown(recompiles_view(found)),
     }
+    is_above = fail_on == "any" and any(row.is_above for row in found.rows)
+    exits = {EXIT_INTERRUPTED: found.interrupted, EXIT_FOUND: is_above}
+    deliver(writers_of(recompiles_report(found)) | writers, output, exits)
 
 
-def recompiles_report(found: Recompilations) -> Report:
-    """A result for each function and mode: failed if it compiles too often, skipped if an error ends it."""
-    return Report(
-        title=f"ddefuzz recompiles: {counted(len({row.op for row in found.rows}), 'op')}",
-        torch=found.torch,
-        rules=tuple(Rule(kind, row.meaning) for kind, row in recompilation.KINDS.items()),
-        results=tuple(_of_row(row) for row in found.rows),
-        facts=tuple(f"{counted(len(group.ops), 'op')} by {group.frame}" for group in found.groups),
-        document=msgspec.to_builtins(found),
-        records=tuple(msgspec.to_builtins(row) for row in found.rows),
-    )
-
-
-def _of_row(row: SequenceCount) -> Result:
-    outcome: Outcome = "failed" if row.is_above else "skipped" if row.error else "passed"
-    name, mode = f"{row.op}{FORM_TITLES[row.form]}", mode_of(row)
-    path, _, line = row.line.rpartition(":")
-    return Result(
-        id=f"{recompilation.KIND}/{name}/{mode}",
-        rule=recompilation.KIND,
-        outcome=outcome,
-        title=f"{name} ({mode}): {row.compilations} compilations, {row.allowed} allowed",
-        message=row.error or row.guard,
-        site=row.frame,
-        site_path=path if path.startswith("torch/") else "",
-        site_line=int(line) if path.startswith("torch/") and line.isdigit() else 0,
-    )
+def _tell(live: LiveLine, done: int, of: int, one: Recompiled | OpBreaks) -> None:
+    live.update(f"{done} of {counted(of, 'op')}, {one.op}", is_last=done == of)
 
 
 @click_command("sweep")
@@ -219,11 +173,8 @@ def command(
     plan = Plan(globs=globs, jobs=jobs, fresh=fresh, upstream=compare_upstream, oracles=chosen)
     with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(_starting(jobs)) as line:
         census = sweep(plan, database, partial(_show, line), line.say, stopped)
-    deliver(census_writers(census), output)
-    if census.interrupted:
-        raise SystemExit(EXIT_INTERRUPTED)
-    if fail_on == "any" and (census.totals.explicit.get("dde") or census.totals.wrong):
-        raise SystemExit(EXIT_FOUND)
+    fails = fail_on == "any" and bool(census.totals.explicit.get("dde") or census.totals.wrong)
+    deliver(census_writers(census), output, {EXIT_INTERRUPTED: census.interrupted, EXIT_FOUND: fails})
 
 
 def census_writers(census: Census) -> dict[str, Writer]:
@@ -237,92 +188,11 @@ def census_writers(census: Census) -> dict[str, Writer]:
     }
 
 
-def census_view(census: Census, call: Invocation) -> Iterator[Block]:
-    """What fails, the totals, and what to type next."""
-    yield from census_tables(census)
-    yield Items(tuple(summary_lines(census)))
-    found = next((one.finding for row in census.rows for one in row.failures if one.finding), None)
-    if found is not None:
-        show = call.command("findings", "show", found)
-        repro = call.repro(found)
-        yield Commands((show, repro, call.command("findings", "list"), call.command("sites")))
-
-
-def html_page(census: Census) -> str:
-    """The HTML page. It loads nothing, so it can be mailed and opened from disk."""
-    source = files("ddefuzz.cli").joinpath("sweep.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, finalize=html_value, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(source).render(census=census, lines=summary_lines(census)) + "\n"
-
-
-TRACES = Rule("traces", "all samples of the op trace with unbacked sizes")
-"""The rule of the ops that do not fail."""
-
-_WITHOUT_FAILURE: dict[Status, tuple[Outcome, str]] = {
-    "ok": ("passed", "all samples trace"),
-    "none": ("skipped", "no sample could be made"),
-}
-
-
-def sweep_report(census: Census) -> Report:
-    """A result for each failure of each op, and for each op without one."""
-    lines = summary_lines(census)
-    return Report(
-        title=f"ddefuzz sweep: {lines[0]}",
-        torch=census.torch,
-        rules=(*rules(), TRACES),
-        results=tuple(result for row in census.rows for result in _results(row)),
-        facts=tuple(lines[1:]),
-        document=census,
-        records=census.rows,
-    )
-
-
-def _results(row: OpResult) -> Iterator[Result]:
-    failures = (*row.failures, *row.wrong)
-    for number, failure in enumerate(failures):
-        yield _failure(row, failure, number)
-    if not failures:
-        outcome, said = _WITHOUT_FAILURE.get(row.explicit, ("failed", "; ".join(row.lost) or row.explicit))
-        yield Result(id=row.op, rule=TRACES.id, outcome=outcome, title=f"{row.op}: {said}")
-
-
-def _failure(row: OpResult, failure: OpFailure, number: int) -> Result:
-    return Result(
-        id=failure.finding or f"{row.op}/{failure.signature.kind}/{number}",
-        rule=failure.signature.kind,
-        outcome="failed",
-        title=f"{row.op}: {failure.evidence}",
-        site=str(failure.signature.site),
-        cause=failure.cause,
-        program=failure.program,
-        facts=tuple(
-            (name, value)
-            for name, value in (
-                ("op", row.op),
-                ("forms", ", ".join(failure.forms)),
-                ("confirmed in", ", ".join(failure.stages)),
-                ("verdict", failure.verdict),
-            )
-            if value
-        ),
-    )
-
-
 def _show(line: LiveLine, now: Progressed) -> None:
     """Report an op that is done, and the progress of the sweep."""
     if now.note:
         line.say(now.note)
     line.update(progress_line(now), is_last=not now.left)
-
-
-def progress_line(now: Progressed) -> str:
-    """`120 of 700 ops (20 of them from before), 3 min left, …`. The time left is estimated from the time per op."""
-    seconds = now.seconds / max(now.done, 1) * now.left
-    left = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
-    before = f" ({now.kept} from before)" if now.kept else ""
-    done = now.done + now.kept
-    return f"{done} of {done + now.left} ops{before}, {left}, {counted(now.findings, 'finding')}, {now.new} new"
 
 
 BREAKS_FORMATS = ("text", "json", "markdown", "html")
@@ -340,15 +210,9 @@ def _count_breaks(
     for name in sorted(output.formats.difference(BREAKS_FORMATS)):
         raise click.UsageError(f"found --breaks with the format {name}, expected one of {', '.join(BREAKS_FORMATS)}")
     with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(_starting(jobs)) as live:
-
-        def tell(done: int, of: int, one: OpBreaks) -> None:
-            live.update(f"{done} of {counted(of, 'op')}, {one.op}", is_last=done == of)
-
-        census = sweep_breaks(globs, jobs, database, tell, stopped, programs=programs, fresh=fresh)
-    pages = page_writers(f"Graph breaks: torch {census.torch}", breaks_view(census))
-    deliver({**pages, "json": json_text(census, indent=True) + "\n"}, output)
-    if census.interrupted:
-        raise SystemExit(EXIT_INTERRUPTED)
+        census = sweep_breaks(globs, jobs, database, partial(_tell, live), stopped, programs=programs, fresh=fresh)
+    writers = page_writers(f"Graph breaks: torch {census.torch}", breaks_view(census), census, indent=True)
+    deliver(writers, output, {EXIT_INTERRUPTED: census.interrupted})
 
 
 def _starting(jobs: int) -> str:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from importlib.resources import files
 
 import msgspec
+from jinja2 import Environment
 
-from ddefuzz.escape import shell_words
+from ddefuzz.escape import html_value, shell_words
 from ddefuzz.show.blocks import (
     Block,
+    Commands,
     Heading,
     Inline,
+    Invocation,
     Items,
     Paragraph,
     Span,
@@ -22,7 +26,8 @@ from ddefuzz.show.blocks import (
     prose,
     table,
 )
-from ddefuzz.sweep.tasks import OpResult, Status, UpstreamResult, row_of
+from ddefuzz.show.record import Outcome, Report, Result, Rule, rules
+from ddefuzz.sweep.tasks import OpFailure, OpResult, Status, UpstreamResult, row_of
 
 SCHEMA = "ddefuzz.sweep/2"
 
@@ -280,3 +285,75 @@ def summary_lines(census: Census) -> list[str]:
 
 def _statuses(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {status}" for status, number in counts.items()) or "nothing"
+
+
+def census_view(census: Census, call: Invocation) -> Iterator[Block]:
+    """What fails, the totals, and what to type next."""
+    yield from census_tables(census)
+    yield Items(tuple(summary_lines(census)))
+    found = next((one.finding for row in census.rows for one in row.failures if one.finding), None)
+    if found is not None:
+        show = call.command("findings", "show", found)
+        repro = call.repro(found)
+        yield Commands((show, repro, call.command("findings", "list"), call.command("sites")))
+
+
+def html_page(census: Census) -> str:
+    """The HTML page. It loads nothing, so it can be mailed and opened from disk."""
+    source = files("ddefuzz.sweep").joinpath("census.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, finalize=html_value, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(source).render(census=census, lines=summary_lines(census)) + "\n"
+
+
+TRACES = Rule("traces", "all samples of the op trace with unbacked sizes")
+"""The rule of the ops that do not fail."""
+
+_WITHOUT_FAILURE: dict[Status, tuple[Outcome, str]] = {
+    "ok": ("passed", "all samples trace"),
+    "none": ("skipped", "no sample could be made"),
+}
+
+
+def sweep_report(census: Census) -> Report:
+    """A result for each failure of each op, and for each op without one."""
+    lines = summary_lines(census)
+    return Report(
+        title=f"ddefuzz sweep: {lines[0]}",
+        torch=census.torch,
+        rules=(*rules(), TRACES),
+        results=tuple(result for row in census.rows for result in _results(row)),
+        facts=tuple(lines[1:]),
+        document=census,
+        records=census.rows,
+    )
+
+
+def _results(row: OpResult) -> Iterator[Result]:
+    failures = (*row.failures, *row.wrong)
+    for number, failure in enumerate(failures):
+        yield _failure(row, failure, number)
+    if not failures:
+        outcome, said = _WITHOUT_FAILURE.get(row.explicit, ("failed", "; ".join(row.lost) or row.explicit))
+        yield Result(id=row.op, rule=TRACES.id, outcome=outcome, title=f"{row.op}: {said}")
+
+
+def _failure(row: OpResult, failure: OpFailure, number: int) -> Result:
+    return Result(
+        id=failure.finding or f"{row.op}/{failure.signature.kind}/{number}",
+        rule=failure.signature.kind,
+        outcome="failed",
+        title=f"{row.op}: {failure.evidence}",
+        site=str(failure.signature.site),
+        cause=failure.cause,
+        program=failure.program,
+        facts=tuple(
+            (name, value)
+            for name, value in (
+                ("op", row.op),
+                ("forms", ", ".join(failure.forms)),
+                ("confirmed in", ", ".join(failure.stages)),
+                ("verdict", failure.verdict),
+            )
+            if value
+        ),
+    )

@@ -18,7 +18,7 @@ from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer
 from ddefuzz.execute.worker import late
 from ddefuzz.files import append, is_file, read_text
 from ddefuzz.findings.model import Sighting
-from ddefuzz.oracles.recompilation import MODES, Mode
+from ddefuzz.oracles.recompilation import KIND, KINDS, MODES, Mode
 from ddefuzz.show.blocks import (
     Block,
     Heading,
@@ -34,6 +34,7 @@ from ddefuzz.show.blocks import (
     prose,
     table,
 )
+from ddefuzz.show.record import Outcome, Report, Result, Rule
 from ddefuzz.sweep.recompile_reviewed import REFUSED, REVIEWED
 from ddefuzz.sweep.sweep import OPS_PER_WORKER, answers, matching
 from ddefuzz.sweep.tasks import DescribeTask, Versions
@@ -382,3 +383,32 @@ def _shared(row: SequenceCount) -> str:
     """The sizes for which one graph is right."""
     groups = [", ".join(map(str, group)) for group in row.shareable if len(group) > 1]
     return f"; one graph is right for {' and one for '.join(groups)}" if groups else ""
+
+
+def recompiles_report(found: Recompilations) -> Report:
+    """A result for each function and mode: failed if it compiles too often, skipped if an error ends it."""
+    return Report(
+        title=f"ddefuzz recompiles: {counted(len({row.op for row in found.rows}), 'op')}",
+        torch=found.torch,
+        rules=tuple(Rule(kind, row.meaning) for kind, row in KINDS.items()),
+        results=tuple(_of_row(row) for row in found.rows),
+        facts=tuple(f"{counted(len(group.ops), 'op')} by {group.frame}" for group in found.groups),
+        document=msgspec.to_builtins(found),
+        records=tuple(msgspec.to_builtins(row) for row in found.rows),
+    )
+
+
+def _of_row(row: SequenceCount) -> Result:
+    outcome: Outcome = "failed" if row.is_above else "skipped" if row.error else "passed"
+    name, mode = f"{row.op}{FORM_TITLES[row.form]}", mode_of(row)
+    path, _, line = row.line.rpartition(":")
+    return Result(
+        id=f"{KIND}/{name}/{mode}",
+        rule=KIND,
+        outcome=outcome,
+        title=f"{name} ({mode}): {row.compilations} compilations, {row.allowed} allowed",
+        message=row.error or row.guard,
+        site=row.frame,
+        site_path=path if path.startswith("torch/") else "",
+        site_line=int(line) if path.startswith("torch/") and line.isdigit() else 0,
+    )

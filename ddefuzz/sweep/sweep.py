@@ -33,6 +33,7 @@ from ddefuzz.ops.spec import OpSpec
 from ddefuzz.oracles import table
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.program.text import digest
+from ddefuzz.show.blocks import counted
 from ddefuzz.sweep.census import Census, Upstream, compared, rows_of, totals_of
 from ddefuzz.sweep.tasks import (
     Caps,
@@ -158,6 +159,15 @@ class Progressed(msgspec.Struct, frozen=True):
     findings: int
     new: int
     note: str = ""
+
+
+def progress_line(now: Progressed) -> str:
+    """`120 of 700 ops (20 of them from before), 3 min left, …`. The time left is estimated from the time per op."""
+    seconds = now.seconds / max(now.done, 1) * now.left
+    left = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+    before = f" ({now.kept} from before)" if now.kept else ""
+    done = now.done + now.kept
+    return f"{done} of {done + now.left} ops{before}, {left}, {counted(now.findings, 'finding')}, {now.new} new"
 
 
 Listener: TypeAlias = Callable[[Progressed], None]

@@ -11,10 +11,10 @@ import pytest
 from ddefuzz.checking.problems import problems_of
 from ddefuzz.checking.report import Report as CheckReport
 from ddefuzz.checking.report import captures_of, report_record
-from ddefuzz.cli.sweep import sweep_report
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.show.record import Report
 from ddefuzz.show.table import FORMATS
+from ddefuzz.sweep.census import sweep_report
 from tests.checking.test_check_rows import BRANCH, EAGER, FAILED, runs
 from tests.cli.test_sweep import CENSUS
 

@@ -22,13 +22,13 @@ from ddefuzz.cli.replay import command as replay
 from ddefuzz.cli.report import command as report
 from ddefuzz.cli.run import command as run
 from ddefuzz.cli.sweep import command as sweep
-from ddefuzz.cli.sweep import sweep_report
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.findings.textform import read_finding
 from ddefuzz.repro.run import ScriptResult
 from ddefuzz.show.findings import findings_report, scripts_report
 from ddefuzz.show.record import Report
 from ddefuzz.show.table import FORMATS, NAMES
+from ddefuzz.sweep.census import sweep_report
 from ddefuzz.versions.model import Cell, Interpreter, Line
 from ddefuzz.versions.page import matrix_report
 from tests.cli.test_check_report import checked

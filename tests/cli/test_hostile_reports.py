@@ -31,7 +31,7 @@ from ddefuzz.cli.check import writers
 from ddefuzz.cli.command import Output
 from ddefuzz.cli.output import Writer, deliver, json_writers, page_writers
 from ddefuzz.cli.report import writers_of
-from ddefuzz.cli.sweep import census_writers, html_page, sweep_report
+from ddefuzz.cli.sweep import census_writers
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Finding, Note, as_document, summary_of
 from ddefuzz.findings.textform import KnownFinding
@@ -40,6 +40,7 @@ from ddefuzz.repro.run import ScriptResult
 from ddefuzz.show.blocks import Block, Invocation
 from ddefuzz.show.findings import findings_report, list_view, scripts_report, scripts_view, show_view
 from ddefuzz.show.terminal import terminal
+from ddefuzz.sweep.census import html_page, sweep_report
 from tests.checking.test_check_rows import BRANCH, EAGER, FAILED, runs
 from tests.cli.infected import infected
 from tests.cli.test_every_report import CASE, FINDING

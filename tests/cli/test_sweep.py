@@ -11,13 +11,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddefuzz.cli.sweep import census_view, html_page, progress_line
 from ddefuzz.findings.database import Database
 from ddefuzz.show.blocks import Invocation
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.terminal import terminal
-from ddefuzz.sweep.census import Census, Difference, Upstream, census_document, rows_of, totals_of
-from ddefuzz.sweep.sweep import Progressed
+from ddefuzz.sweep.census import (
+    Census,
+    Difference,
+    Upstream,
+    census_document,
+    census_view,
+    html_page,
+    rows_of,
+    totals_of,
+)
+from ddefuzz.sweep.sweep import Progressed, progress_line
 from tests.campaign.real_campaign import DDEFUZZ
 from tests.sweep.made_by_hand import ROLL, failed, swept
 

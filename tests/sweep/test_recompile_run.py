@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from ddefuzz.cli import sweep as page
 from ddefuzz.cli.sweep import recompiles as command
-from ddefuzz.cli.sweep import recompiles_report as report_of
 from ddefuzz.errors import InputError
 from ddefuzz.files import append
 from ddefuzz.show.markdown import markdown
@@ -27,6 +26,7 @@ from ddefuzz.sweep.recompile import (
     recompiles_text,
     recompiles_view,
 )
+from ddefuzz.sweep.recompile import recompiles_report as report_of
 from ddefuzz.sweep.recompile_reviewed import REVIEWED
 from ddefuzz.sweep.sweep import matching
 
