@@ -176,12 +176,41 @@ def _control(program: str, shown: Failure, workers: Workers | Pool, timeout: flo
     return NOT_JUDGED if isinstance(result, Lost) else result.control
 
 
-class Confirmed(NamedTuple):
-    """The smallest program of one finding, file or model, and how many fresh processes show its signature."""
+class Outcome(msgspec.Struct, frozen=True):
+    """The smallest program of a finding, file or model, and how many fresh processes show its signature."""
 
-    suspect: Suspect
-    result: MinimizeResult
+    id: str | None
+    key: str
+    stage: Stage
+    steps: int
+    attempts: int
+    exhausted: bool
     confirmed: Confirmation
+    program: str
+    schema: str = "ddefuzz.minimize/1"
+
+
+def outcome_of(renewed: Renewed) -> Outcome:
+    """The outcome for a finding of which all are minimized again. A lost one has the program that it had."""
+    finding = renewed.finding
+    before = MinimizeResult(finding.minimal or finding.original or "", finding.steps or 0, 0, exhausted=True)
+    shown = Confirmation(int(renewed.shown is not None), 1)
+    return _outcome(finding.id, finding.signature, finding.stage or CAPTURE_STAGES[0], renewed.result or before, shown)
+
+
+def _outcome(
+    name: str | None, signature: Signature, stage: Stage, result: MinimizeResult, confirmed: Confirmation
+) -> Outcome:
+    return Outcome(
+        id=name,
+        key=signature.key,
+        stage=stage,
+        steps=result.steps,
+        attempts=result.attempts,
+        exhausted=result.exhausted,
+        confirmed=confirmed,
+        program=result.program,
+    )
 
 
 def minimize_start(
@@ -190,7 +219,7 @@ def minimize_start(
     timeout: float,
     listen: Listener,
     stored: tuple[Database, Finding] | None = None,
-) -> Confirmed:
+) -> Outcome:
     """Minimize a program, one capture at a time, and confirm it. `timeout` is for each capture.
 
     Each smaller program of a `stored` finding is saved at once, so that an interrupt loses nothing.
@@ -220,7 +249,8 @@ def minimize_start(
             database.set_confirmed(finding.id, len(shown), COLD_REPLAYS, first)
             if first is not None:
                 database.set_control(finding.id, _control(result.program, first, pool, timeout))
-    return Confirmed(suspect, result, Confirmation(len(shown), COLD_REPLAYS))
+    name, confirmed = None if stored is None else stored[1].id, Confirmation(len(shown), COLD_REPLAYS)
+    return _outcome(name, suspect.signature, suspect.stage, result, confirmed)
 
 
 def _save(database: Database, finding: Finding, best: MinimizeResult) -> None:

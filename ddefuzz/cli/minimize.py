@@ -7,15 +7,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgspec
 import rich_click as click
 
 from ddefuzz.campaign.launch import Workers
 from ddefuzz.campaign.minimize import (
-    Renewed,
     can_be_minimized,
     minimize_start,
     model_named,
+    outcome_of,
     renew,
     save_renewed,
     start_of_file,
@@ -29,29 +28,12 @@ from ddefuzz.cli.output import deliver
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text, visible
 from ddefuzz.execute.pool import Pool
-from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
+from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import is_file
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Confirmation
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.internal import guarded
 from ddefuzz.show.blocks import counted
-
-SCHEMA = "ddefuzz.minimize/1"
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """The output of `--format json`."""
-
-    id: str | None
-    key: str
-    stage: Stage
-    steps: int
-    attempts: int
-    exhausted: bool
-    confirmed: Confirmation
-    program: str
-    schema: str = SCHEMA
 
 
 @click_command("minimize")
@@ -110,26 +92,16 @@ def command(
             start = start_of_model(model, stage, pool, timeout, max_attempts)
         else:
             start = start_of_file(Path(target), stage, pool, timeout, max_attempts)
-        suspect, result, confirmed = minimize_start(start, pool, timeout, _say_progress, stored)
-    outcome = Outcome(
-        id=stored[1].id if stored else None,
-        key=suspect.signature.key,
-        stage=suspect.stage,
-        steps=result.steps,
-        attempts=result.attempts,
-        exhausted=result.exhausted,
-        confirmed=confirmed,
-        program=result.program,
-    )
-    more = "; stopped at --max-attempts" if result.exhausted else ""
-    shows = suspect.signature
+        outcome = minimize_start(start, pool, timeout, _say_progress, stored)
+    more = "; stopped at --max-attempts" if outcome.exhausted else ""
+    shows = start.suspect.signature
     click.echo(
-        f"{shows.kind} in {shows.site} [{shows.anchor}]: {counted(result.steps, 'operation')} "
-        f"after {counted(result.attempts, 'capture')}, shown in {confirmed} fresh processes{more}",
+        f"{shows.kind} in {shows.site} [{shows.anchor}]: {counted(outcome.steps, 'operation')} "
+        f"after {counted(outcome.attempts, 'capture')}, shown in {outcome.confirmed} fresh processes{more}",
         err=True,
     )
-    writers = {"text": result.program, "json": json_text(outcome) + "\n"}
-    deliver(writers, output, {EXIT_FOUND: confirmed.k < confirmed.n})
+    writers = {"text": outcome.program, "json": json_text(outcome) + "\n"}
+    deliver(writers, output, {EXIT_FOUND: outcome.confirmed.k < outcome.confirmed.n})
 
 
 def _say_progress(captures: int, operations: int) -> None:
@@ -150,23 +122,9 @@ def _minimize_all(database: Database, after: str, jobs: int, max_attempts: int, 
                 done = renewed.finding.id
                 captures = f" after {counted(renewed.result.attempts, 'capture')}" if renewed.result else ""
                 said = visible(f"{renewed.finding.id} {renewed.status}{captures}")
-                click.echo(said if format_ == "text" else json_text(_outcome(renewed)))
+                click.echo(said if format_ == "text" else json_text(outcome_of(renewed)))
     finally:
         listed = ", ".join(f"{number} {status}" for status, number in sorted(counts.items())) or "none done"
         click.echo(f"{counted(counts.total(), 'finding')} of {len(findings)}: {listed}", err=True)
         if counts.total() < len(findings):
             click.echo(f"the others: --all --after {done}" if done else "the others: --all", err=True)
-
-
-def _outcome(renewed: Renewed) -> Outcome:
-    finding, result = renewed.finding, renewed.result
-    return Outcome(
-        id=finding.id,
-        key=finding.signature.key,
-        stage=finding.stage or CAPTURE_STAGES[0],
-        steps=(result.steps if result else finding.steps) or 0,
-        attempts=result.attempts if result else 0,
-        exhausted=result is None or result.exhausted,
-        confirmed=Confirmation(int(renewed.shown is not None), 1),
-        program=(result.program if result else finding.minimal or finding.original) or "",
-    )
