@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import rich_click as click
 
-from ddefuzz.cli.command import URL, Output, OutputFile, click_command, formats
-from ddefuzz.cli.options import DB, IN_STAGES, JOBS
+from ddefuzz.cli.command import DB, IN_STAGES, JOBS, URL, Output, click_command, formats, output_file
 from ddefuzz.cli.output import LiveLine, deliver, page_writers
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.scratch import scratch_folder
@@ -182,7 +181,7 @@ BENCHMARKS = {
             click.option(
                 "--speedscope",
                 "profile",
-                type=OutputFile(),
+                type=output_file(),
                 help="Also sample the largest export of each workload, for https://www.speedscope.app.",
             ),
             click.option(

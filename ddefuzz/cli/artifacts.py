@@ -23,9 +23,20 @@ from ddefuzz.artifacts.model import (
 )
 from ddefuzz.artifacts.page import DOCUMENT, INDEX, about, artifacts_view, write_folder
 from ddefuzz.checking.check import START_SECONDS, Target, targets_of
-from ddefuzz.cli.command import Output, argument, click_command, formats, option, typed_words
+from ddefuzz.cli.command import (
+    DB,
+    JOBS,
+    Output,
+    argument,
+    capture_stage_option,
+    click_command,
+    formats,
+    option,
+    semantics_option,
+    timeout_option,
+    typed_words,
+)
 from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.options import DB, JOBS, capture_stage_option, semantics_option, timeout_option
 from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited

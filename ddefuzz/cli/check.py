@@ -13,8 +13,19 @@ from ddefuzz.checking.problems import torch_itself
 from ddefuzz.checking.report import Report, report_record, report_view
 from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study_view
 from ddefuzz.checking.study import study as study_models
-from ddefuzz.cli.command import SECONDS_OR_NONE, Output, OutputFile, argument, click_command, formats, option
-from ddefuzz.cli.options import IN_STAGES, JOBS, semantics_option, timeout_option
+from ddefuzz.cli.command import (
+    IN_STAGES,
+    JOBS,
+    SECONDS_OR_NONE,
+    Output,
+    argument,
+    click_command,
+    formats,
+    option,
+    output_file,
+    semantics_option,
+    timeout_option,
+)
 from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers
 from ddefuzz.cli.report import command_line, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE
@@ -114,7 +125,7 @@ def command(
         "How long changes of your code are tried for one case.", default=60.0, type_=SECONDS_OR_NONE
     ),
     applying: bool = option("Write the best change of each case to your files.", "--apply"),
-    patch: Path | None = option("Write the best change of each case to FILE as a unified diff.", type_=OutputFile()),
+    patch: Path | None = option("Write the best change of each case to FILE as a unified diff.", type_=output_file()),
     jobs: int = JOBS,
     output: Output = formats("text", *NAMES),
 ) -> None:

@@ -6,20 +6,26 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Callable, Mapping
-from functools import wraps
+from datetime import UTC, datetime
+from functools import partial, wraps
 from inspect import isfunction, signature
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
 import rich_click as click
+from click import get_current_context
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.limit import check_seconds
+from ddefuzz.execute.protocol import CAPTURE_STAGES, DEFAULT_STAGES, STAGES
 from ddefuzz.files import check_writable
 from ddefuzz.findings.url import DatabaseUrl, parse_url
+from ddefuzz.instrument.events import Mechanism
+from ddefuzz.oracles.table import BY_DEFAULT, OF_PROGRAMS, ORACLES
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -130,72 +136,72 @@ def _click_type(hint: Any, type_: Any) -> Any:
     return type_ or {Path: click.Path(path_type=Path), DatabaseUrl: URL}.get(hint, hint)
 
 
-class Jobs(click.ParamType[int]):
-    """A number of processes, or `auto`: one for each core that this process may use."""
+class ValueType(click.ParamType[Any]):
+    """What a function reads from a value that is typed or set. Its `InputError` is a usage error."""
 
-    name = "N|auto"
+    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
+        self.name = name
+        self.read = read
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number. Anything else is a usage error."""
-        if isinstance(value, int):
-            return value
-        text = str(value)
-        if text == "auto":
-            return available_cores()
-        if text.isdigit() and int(text) > 0:
-            return int(text)
-        self.fail(f"found {text!r}, expected a number of processes or auto", param, ctx)
-
-
-class Seconds(click.ParamType[float]):
-    """A time in seconds, and also 0 if `none` is set."""
-
-    name = "SECONDS"
-
-    def __init__(self, *, none: bool = False) -> None:
-        self.none = none
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds. Anything else is a usage error."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What the function makes of the value."""
         try:
-            seconds = float(str(value))
-            check_seconds("", seconds, none=self.none)
-        except ValueError:
-            self.fail(f"found {value!r}, expected seconds", param, ctx)
+            return self.read(value)
         except InputError as error:
             self.fail(str(error), param, ctx)
-        return seconds
 
 
-class UrlType(click.ParamType[DatabaseUrl]):
-    """The URL of a database, or the path of an SQLite database if `paths` is set.
+def _jobs(value: object) -> int:
+    """A number of processes, or `auto`: one for each core that this process may use."""
+    if value == "auto":
+        return available_cores()
+    if str(value).isdigit() and int(str(value)) > 0:
+        return int(str(value))
+    raise InputError(f"found {str(value)!r}, expected a number of processes or auto")
 
-    A URL with `***`, as ddefuzz shows it, means the one in the settings if that is shown so.
+
+def _seconds(value: object, *, none: bool = False) -> float:
+    try:
+        seconds = float(str(value))
+    except ValueError:
+        raise InputError(f"found {value!r}, expected seconds") from None
+    check_seconds("", seconds, none=none)
+    return seconds
+
+
+def _url(value: object, *, paths: bool = False) -> DatabaseUrl:
+    """A URL with `***`, as ddefuzz shows it, means the one in the settings if that is shown so."""
+    if isinstance(value, DatabaseUrl):
+        return value
+    context, text = get_current_context(silent=True), str(value)
+    configured = context.lookup_default("db") if context is not None else None
+    if isinstance(configured, DatabaseUrl) and text == str(configured):
+        return configured
+    return parse_url(f"sqlite:///{text}" if paths and "://" not in text else text)
+
+
+def output_file(*names: str) -> ValueType:
+    """A file that is written in the end: `FILE`, or `FORMAT=PATH` with one of the formats.
+
+    A place that cannot be is an error at once.
     """
 
-    name = "URL"
+    def read(value: object) -> tuple[str, Path] | Path:
+        name, separator, path = str(value).partition("=") if names else ("", "", str(value))
+        if names and not (separator and path):
+            raise InputError(f"found {value!r}, expected FORMAT=PATH")
+        if names and name not in names:
+            raise InputError(f"found the format {name!r}, expected one of {', '.join(names)}")
+        check_writable(Path(path))
+        return (name, Path(path)) if names else Path(path)
 
-    def __init__(self, *, paths: bool = False) -> None:
-        self.paths = paths
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> DatabaseUrl:
-        """Parse the URL. A wrong one is a usage error, which does not repeat a password."""
-        if isinstance(value, DatabaseUrl):
-            return value
-        text = str(value)
-        configured = ctx.lookup_default("db") if ctx is not None else None
-        if isinstance(configured, DatabaseUrl) and text == str(configured):
-            return configured
-        try:
-            return parse_url(f"sqlite:///{text}" if self.paths and "://" not in text else text)
-        except InputError as error:
-            self.fail(str(error), param, ctx)
+    return ValueType("FORMAT=PATH" if names else "FILE", read)
 
 
-SECONDS = Seconds()
-SECONDS_OR_NONE = Seconds(none=True)
-URL = UrlType()
-URL_OR_PATH = UrlType(paths=True)
+SECONDS = ValueType("SECONDS", _seconds)
+SECONDS_OR_NONE = ValueType("SECONDS", partial(_seconds, none=True))
+URL = ValueType("URL", _url)
+URL_OR_PATH = ValueType("URL", partial(_url, paths=True))
 
 
 def available_cores() -> int:
@@ -215,30 +221,6 @@ class Output(NamedTuple):
         return {self.format, *(name for name, _ in self.files)}
 
 
-class OutputFile(click.ParamType[Any]):
-    """The type of an option for a file that is written in the end: `FILE`, or `FORMAT=PATH` with one of the formats.
-
-    A place that cannot be is an error at once.
-    """
-
-    def __init__(self, *formats: str) -> None:
-        self.formats = formats
-        self.name = "FORMAT=PATH" if formats else "FILE"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Split and check the value. A wrong value is a usage error."""
-        name, separator, path = str(value).partition("=") if self.formats else ("", "", str(value))
-        if self.formats and not (separator and path):
-            self.fail(f"found {value!r}, expected FORMAT=PATH", param, ctx)
-        if self.formats and name not in self.formats:
-            self.fail(f"found the format {name!r}, expected one of {', '.join(self.formats)}", param, ctx)
-        try:
-            check_writable(Path(path))
-        except InputError as error:
-            self.fail(str(error), param, ctx)
-        return (name, Path(path)) if self.formats else Path(path)
-
-
 def formats(*names: str, files: bool = True) -> Any:
     """The options `--format` for stdout, by default the first, and `--output`. The parameter is an `Output`."""
 
@@ -246,8 +228,88 @@ def formats(*names: str, files: bool = True) -> Any:
         del parameter, hint
         said = f"The format of stdout: {', '.join(names)}."
         for_stdout = option(said, "--format", default=names[0], type_=names, metavar="FORMAT")("format_", str)
-        kind = OutputFile(*names)
+        kind = output_file(*names)
         for_files = option("Also write this format to a file.", "--output", type_=kind, metavar=kind.name)
         return lambda function: for_stdout(for_files("outputs", tuple[Any, ...])(function) if files else function)
 
     return declare
+
+
+DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
+
+
+def user() -> str:
+    """The name of who runs the command."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # some containers have no entry for the user
+        return "unknown"
+
+
+JOBS = option(
+    "Number of worker processes; auto: one for each core.",
+    "-j --jobs",
+    default="auto",
+    type_=ValueType("N|auto", _jobs),
+    metavar="N",
+)
+DB = option("URL of the findings database.", default=DEFAULT_DB)
+PYTHONS = option(
+    "An interpreter that has a torch, 2.6 or later. NAME is for the table (default: the version of its torch).",
+    "--python",
+    metavar="[NAME=]PATH",
+    required=True,
+)
+TRUST = option("Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.")
+IN_STAGES = option(
+    "How far torch takes a program: eager, fake (FakeTensorMode only), export, export-strict, compile (torch.compile "
+    "with backend eager), aot (backend aot_eager) or inductor.",
+    default=DEFAULT_STAGES,
+    type_=STAGES,
+)
+WHY = option("The reason, for the history.", default="", metavar="TEXT")
+WHO = option("Name for the history. Default: your user name.", "--by", default=user, metavar="NAME")
+
+
+def capture_stage_option(said: str) -> Any:
+    """The parameter `stage`, or `stages`, of capture stages without a default."""
+    return option(said, "--stage", type_=CAPTURE_STAGES, metavar="STAGE")
+
+
+def seed_option(of: str) -> Any:
+    """The parameter `seed`."""
+    return option(f"Seed of the {of}.", default=0, type_=click.IntRange(0), metavar="N")
+
+
+def profile_option(names: tuple[str, ...]) -> Any:
+    """The parameter `profile`."""
+    said = f"Kind of programs to generate: {', '.join(names)}."
+    return option(said, default="default", type_=names, metavar="NAME")
+
+
+def timeout_option(default: float, of: str) -> Any:
+    """The parameter `timeout`."""
+    said = f"Limit of {of}: CPU seconds of its process, and five times as many seconds by the clock."
+    return option(said, default=default, type_=SECONDS)
+
+
+def semantics_option(note: str = "") -> Any:
+    """The parameter `semantics`."""
+    said = (
+        "What happens at a guard that cannot be decided: explicit (take its fallback answer, as torch does), "
+        "size-oblivious (assume sizes of 2 or more, as torch did before), aggressive-1 or aggressive-2 (torch's "
+        "aggressive_guard_free_semantics)."
+    )
+    return option(said + note, "--semantics", default=get_args(Mechanism)[:1], metavar="NAME")
+
+
+def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Any:
+    """The parameter `oracles`."""
+    about = ", ".join(f"{oracle.name} ({oracle.about})" for oracle in ORACLES if oracle.of_programs)
+    said = f"What counts as a failure: {about}. {note}"
+    return option(said, type_=OF_PROGRAMS, default=default, metavar="NAME")
+
+
+def now() -> datetime:
+    """The time of a decision."""
+    return datetime.now(UTC)

@@ -10,7 +10,7 @@ from pathlib import Path
 import rich_click as click
 from click.core import ParameterSource
 
-from ddefuzz.cli.options import DEFAULT_DB
+from ddefuzz.cli.command import DEFAULT_DB
 from ddefuzz.errors import InputError
 from ddefuzz.escape import shell_word
 from ddefuzz.files import is_there, real_path

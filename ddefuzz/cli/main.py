@@ -104,11 +104,11 @@ class LazyGroup(click.RichGroup):
             return None, None, rest
         # Imported here, because reading settings takes longer than the rest of `--help`.
         from ddefuzz.classify.rules import use_rules_of_this_folder  # noqa: PLC0415
-        from ddefuzz.cli import options  # noqa: PLC0415
+        from ddefuzz.cli import settings  # noqa: PLC0415
 
         use_rules_of_this_folder()
         command = command_of(name)
-        ctx.default_map = {name: options.default_map(command, options.read())}
+        ctx.default_map = {name: settings.default_map(command, settings.read())}
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -200,9 +200,9 @@ def _usage_line(error: click.ClickException) -> str:
         return said
     origin = ""
     if isinstance(error, click.BadParameter) and error.param is not None:
-        from ddefuzz.cli import options  # noqa: PLC0415 for the same reason
+        from ddefuzz.cli import settings  # noqa: PLC0415 for the same reason
 
-        origin = options.origin(context, error.param)
+        origin = settings.origin(context, error.param)
     return said + (origin or f" (see {context.command_path} --help)")
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
-from ddefuzz.cli.command import Output, OutputFile, argument, click_command, formats, option
+from ddefuzz.cli.command import DB, JOBS, PYTHONS, TRUST, Output, argument, click_command, formats, option, output_file
 from ddefuzz.cli.invocation import current_invocation, resolve
-from ddefuzz.cli.options import DB, JOBS, PYTHONS, TRUST
 from ddefuzz.cli.output import LiveLine, deliver, json_writers
 from ddefuzz.cli.replay import findings_in
 from ddefuzz.cli.report import command_line, deliver_report
@@ -48,7 +47,7 @@ def command(
     trust: bool = TRUST,
     page: Path | None = option(
         "Also write a Markdown page with tables, and a plot next to it. It needs the extra `report`.",
-        type_=OutputFile(),
+        type_=output_file(),
     ),
     jobs: int = JOBS,
     output: Output = formats("text", *NAMES),

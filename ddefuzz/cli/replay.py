@@ -19,9 +19,8 @@ from ddefuzz.campaign.replay import (
     trusted_modules,
     user_function,
 )
-from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.command import JOBS, TRUST, Output, argument, click_command, formats, option
 from ddefuzz.cli.invocation import current_invocation
-from ddefuzz.cli.options import JOBS, TRUST
 from ddefuzz.cli.output import LiveLine
 from ddefuzz.cli.report import deliver_report
 from ddefuzz.errors import InputError, NothingRanError

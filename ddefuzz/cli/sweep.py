@@ -8,12 +8,11 @@ from pathlib import Path
 
 import rich_click as click
 
-from ddefuzz.cli.command import Output, click_command, formats, option
+from ddefuzz.cli.command import DB, JOBS, Output, ValueType, click_command, formats, option, oracles_option
 from ddefuzz.cli.invocation import current_invocation
-from ddefuzz.cli.options import DB, JOBS, oracles_option
 from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers, stop_on_interrupt
 from ddefuzz.cli.report import writers_of
-from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
+from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError
 from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
@@ -41,28 +40,20 @@ from ddefuzz.sweep.recompile import (
 from ddefuzz.sweep.sweep import Plan, Progressed, progress_line, sweep
 
 
-class Sizes(click.ParamType[tuple[int, ...]]):
-    """At least two sizes of 2 or more, with commas between."""
-
-    name = "N,N,…"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The sizes. Anything else is a usage error."""
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).split(",")
-        if len(parts) < 2 or not all(part.isdigit() and 1 < int(part) < 10_000 for part in parts):
-            self.fail(f"found {value!r}, expected sizes from 2 such as 5,7,9,11", param, ctx)
-        return tuple(map(int, parts))
+def _sizes(value: object) -> tuple[int, ...]:
+    parts = str(value).split(",")
+    if len(parts) < 2 or not all(part.isdigit() and 1 < int(part) < 10_000 for part in parts):
+        raise InputError(f"found {value!r}, expected sizes from 2 such as 5,7,9,11")
+    return tuple(map(int, parts))
 
 
 @click_command("recompiles")
 def recompiles(
     globs: tuple[str, ...] = option("Count only ops that match, such as topk or 'linalg.*'.", "--ops", metavar="GLOB"),
     sizes: tuple[int, ...] = option(
-        f"The sizes of the calls, in this order. [default={','.join(map(str, REFERENCE_SIZES))}]",
-        default=lambda: REFERENCE_SIZES,
-        type_=Sizes(),
+        "The sizes of the calls, in this order.",
+        default=",".join(map(str, REFERENCE_SIZES)),
+        type_=ValueType("N,N,…", _sizes),
         metavar="N,N",
         many=False,
     ),

@@ -19,7 +19,6 @@ from ddefuzz.artifacts.model import Diff
 from ddefuzz.artifacts.page import DOCUMENT, write_folder
 from ddefuzz.cli.ci import command as ci
 from ddefuzz.cli.ci import contents, init
-from ddefuzz.cli.command import OutputFile
 from ddefuzz.cli.findings import command as findings
 from ddefuzz.cli.main import cli
 from ddefuzz.errors import InputError
@@ -36,8 +35,8 @@ def words_of(command: click.Command) -> list[list[str]]:
     """The options of a command that write a file, each with `{}` for its path."""
     found = []
     for option in command.params:
-        if isinstance(option.type, OutputFile):
-            found.append([option.opts[0], f"{option.type.formats[0]}={{}}" if option.type.formats else "{}"])
+        if option.type.name in ("FORMAT=PATH", "FILE"):
+            found.append([option.opts[0], "json={}" if "=" in option.type.name else "{}"])
     return found
 
 

@@ -16,7 +16,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from ddefuzz.cli.ci import TORCHES, contents
-from ddefuzz.cli.options import KEYS
+from ddefuzz.cli.settings import KEYS
 
 ROOT = Path(__file__).parents[2]
 GITHUB, GITLAB = ".github/workflows/ddefuzz.yml", ".gitlab-ci.yml"
