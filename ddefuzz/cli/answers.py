@@ -127,21 +127,20 @@ def command(
         live = stack.enter_context(LiveLine(f"answering for {counted(len(chosen), 'program')}"))
         tick = live.counter(len(chosen), "program")
         threads = stack.enter_context(ThreadPoolExecutor(jobs))
-        sent = {
-            threads.submit(_answered, target, pool, timeout, patching=patching): place
-            for place, target in enumerate(chosen)
-        }
-        studied: dict[int, Answered] = {}
+        sent = {threads.submit(_answered, target, pool, timeout, patching=patching): target for target in chosen}
         for future in as_completed(sent):
-            target, found = chosen[sent[future]], future.result()
+            target, found = sent[future], future.result()
             if found is None:
                 continue
-            studied[sent[future]] = Answered(target.name, found, target.finding is not None)
             if write and database is not None and target.finding is not None:
                 with guarded(target.name):
                     database.set_answers(target.finding.id, found.evidence(torch), explained)
             tick(f": {target.name}: {found.experiment.verdict}")
-    done = [studied[place] for place in sorted(studied)]
+    done = [
+        Answered(target.name, found, target.finding is not None)
+        for future, target in sent.items()
+        if (found := future.result()) is not None
+    ]
     deliver(page_writers("Answers", answers_view(done, current_invocation())) | {"json": document(done)}, output)
 
 

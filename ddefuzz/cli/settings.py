@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from ddefuzz.errors import InputError
 from ddefuzz.files import is_file, read_toml
-from ddefuzz.findings.url import DatabaseUrl, parse_url
+from ddefuzz.findings.url import parse_url
 
 PREFIX = "DDEFUZZ_"
 ENVIRONMENT = "the environment"
@@ -70,14 +70,19 @@ PLACES: dict[str, Callable[[], Mapping[str, Any]]] = {
 
 def read() -> dict[str, Any]:
     """The settings by parameter. Raises InputError for invalid TOML, an unknown key, or a value of the wrong type."""
-    values: dict[str, Any] = {}
-    for place in reversed(PLACES):
-        values |= _values(place)
-    return {key.parameter if (key := KEYS.get(name)) else name: _checked(name, value) for name, value in values.items()}
+    return {
+        key.parameter if (key := KEYS.get(name)) else name: _checked(name, place, value)
+        for name, (place, value) in _settings().items()
+    }
 
 
-def _checked(name: str, value: Any) -> Any:
-    place, shown = _found(name)
+def _settings() -> dict[str, tuple[str, Any]]:
+    """Each key with the first place that has it, and the value there."""
+    return {name: (place, value) for place in reversed(PLACES) for name, value in _values(place).items()}
+
+
+def _checked(name: str, place: str, value: Any) -> Any:
+    shown = _name(name, place)
     if name not in KEYS:
         known = [_name(key, place) for key in KEYS]
         near = "".join(f"did you mean {_name(key, place)!r}? " for key in get_close_matches(name, KEYS, 1))
@@ -86,18 +91,12 @@ def _checked(name: str, value: Any) -> Any:
         value = value.replace(",", " ").split()
     try:
         msgspec.convert(value, KEYS[name].type_)
+        return parse_url(value) if name == "db" else value
     except msgspec.ValidationError:
         secret = name == "db" and not isinstance(value, int | float)  # a list of URLs, with passwords
         said = f"a {type(value).__name__}" if secret else repr(value)
         raise InputError(f"{place}: found {shown} = {said}, expected {KEYS[name].expected}") from None
-    return _url(name, value) if name == "db" else value
-
-
-def _url(name: str, text: str) -> DatabaseUrl:
-    try:
-        return parse_url(text)
     except InputError as error:
-        place, shown = _found(name)
         raise InputError(f"{place}: {shown}: {error}") from error
 
 
@@ -110,15 +109,9 @@ def default_map(command: click.Command, found: dict[str, Any]) -> dict[str, Any]
 def origin(context: click.Context, parameter: click.Parameter) -> str:
     """The place of a wrong value that was not typed: ` (jobs in ddefuzz.toml)`."""
     typed = context.get_parameter_source(parameter.name or "") not in (None, ParameterSource.DEFAULT_MAP)
-    names = {key.parameter: name for name, key in KEYS.items()}
-    place, shown = _found(names.get(parameter.name or "", ""))
-    return f" ({shown} in {place})" if place and not typed else ""
-
-
-def _found(name: str) -> tuple[str, str]:
-    """The first place that has a key, and the name of the key there."""
-    place = next((place for place in PLACES if name in _values(place)), "")
-    return place, _name(name, place)
+    name = next((name for name, key in KEYS.items() if key.parameter == parameter.name), "")
+    place, _ = _settings().get(name, ("", None))
+    return f" ({_name(name, place)} in {place})" if place and not typed else ""
 
 
 def _name(name: str, place: str) -> str:

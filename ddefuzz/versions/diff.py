@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -160,13 +162,8 @@ def _by(pairs: Sequence[Pair], of: Callable[[Pair], Iterable[T]]) -> dict[T, Sig
 
 def _moved(pair: Pair) -> Iterator[tuple[Signature, Signature]]:
     before, after = (set(case.failures) for case in pair)
-    for one in sorted(before - after, key=_of_signature):
-        for other in sorted(after - before, key=_of_signature):
-            yield one, other
-
-
-def _of_signature(signature: Signature) -> str:
-    return signature.key  # the parts of a site may be None, and have no order
+    by_key = attrgetter("key")  # the parts of a site may be None, and have no order
+    yield from product(sorted(before - after, key=by_key), sorted(after - before, key=by_key))
 
 
 def _changed_answers(pair: Pair) -> Iterator[tuple[str, str, str]]:
@@ -271,11 +268,11 @@ def stored_differences(old: Stored, new: Stored) -> Compared:
     """What differs. Findings with the same program but another signature have moved. Raises NothingRanError."""
     gone, arrived = old.findings.keys() - new.findings.keys(), new.findings.keys() - old.findings.keys()
     by_program: dict[str, list[Signature]] = defaultdict(list)
-    for one in sorted(arrived, key=_of_signature):
+    for one in sorted(arrived, key=attrgetter("key")):
         by_program[new.findings[one].program].append(one)
     moved = {
         (one, other): new.findings[other]
-        for one in sorted(gone, key=_of_signature)
+        for one in sorted(gone, key=attrgetter("key"))
         if (program := old.findings[one].program)
         for other in by_program[program]
     }
@@ -338,7 +335,13 @@ def _change(row: Difference) -> str:
 def _totals(found: Compared, old: Side | Stored, new: Side | Stored) -> list[str]:
     counts = ", ".join(f"{number} {kind}" for kind, number in found.counts.items() if number) or "no difference"
     if isinstance(old, Stored) or isinstance(new, Stored):
-        lines = [f"{one.name} (torch {one.torch}): {_kept(one)}" for one in (old, new) if isinstance(one, Stored)]
+        lines = [
+            f"{one.name} (torch {one.torch}): {counted(one.cases, 'case')} in "
+            f"{counted(len(one.campaigns), 'campaign')}, {counted(len(one.findings), 'finding')}, "
+            f"{counted(len(one.sites), 'guard site')}"
+            for one in (old, new)
+            if isinstance(one, Stored)
+        ]
         return [*lines, *found.not_judged, counts]
     lines = [
         f"{old.name} (torch {old.torch}) and {new.name} (torch {new.torch}): {counted(found.cases, 'program')} compared"
@@ -346,13 +349,6 @@ def _totals(found: Compared, old: Side | Stored, new: Side | Stored) -> list[str
     if found.not_judged:
         lines.append(f"{len(found.not_judged)} not judged by one of them, such as {found.not_judged[0]}")
     return [*lines, counts]
-
-
-def _kept(one: Stored) -> str:
-    return (
-        f"{counted(one.cases, 'case')} in {counted(len(one.campaigns), 'campaign')}, "
-        f"{counted(len(one.findings), 'finding')}, {counted(len(one.sites), 'guard site')}"
-    )
 
 
 def diff_report(found: Compared, old: Side | Stored, new: Side | Stored) -> Report:

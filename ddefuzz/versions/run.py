@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 import msgspec
 from msgspec.structs import asdict
 
-from ddefuzz.campaign.replay import KeptCase, kept_cases
+from ddefuzz.campaign.replay import kept_cases
 from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, InputError, UnsupportedError
 from ddefuzz.execute.protocol import EXPLICIT
 from ddefuzz.files import files_below, read_bytes
@@ -185,11 +185,12 @@ def _of_cases(
         cells = cases_under(interpreter, paths, settings)
     else:
         live.say(f"{interpreter.name}: has no ddefuzz, so the cases run as stand-alone scripts there")
-        scripts = [
-            Written(case.id, case.expect.kind or "", partial(_script, case))
-            for case in kept_cases(paths, trust=settings.trust)
-            if not case.finding and case.expect.semantics == EXPLICIT
-        ]
+        scripts = []
+        for case in kept_cases(paths, trust=settings.trust):
+            if not case.finding and case.expect.semantics == EXPLICIT:
+                kind = case.expect.kind or ""
+                script = partial(case_script, case.subject, case.expect.stage, kind, case.id)
+                scripts.append(Written(case.id, kind, script))
 
         def listen(name: str, cell: Cell) -> None:
             cells[name] = cell
@@ -199,10 +200,6 @@ def _of_cases(
         scripts_under(interpreter, scripts, Settings(settings.jobs), listen)
     _save(database, interpreter, cells, key)
     return cells
-
-
-def _script(case: KeptCase) -> str:
-    return case_script(case.subject, case.expect.stage, case.expect.kind or "", case.id)
 
 
 def _stored(database: Database | None, interpreter: Interpreter, is_same: Callable[[Result], bool]) -> dict[str, Cell]:

@@ -131,3 +131,5 @@ def test_each_command_takes_what_it_has_an_option_for(folder: Path) -> None:
     assert runner.invoke(group, ["one"], default_map=defaults).stdout == "sqlite:///a.db 2\n"
     assert runner.invoke(group, ["one", "-j", "3"], default_map=defaults).stdout == "sqlite:///a.db 3\n"
     assert runner.invoke(group, ["two"], default_map=defaults).stdout == "('fake',)\n"
+    with pytest.raises(click.BadParameter, match="found '0', expected a number of processes or auto"):
+        group.main(["one"], default_map={"one": {"jobs": 0}}, standalone_mode=False)
