@@ -10,15 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from ci.bench.command import Result, Session
+from ci.bench.command import Result, Session, ratios
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Stage
-from ddefuzz.show.blocks import Block, table
+from ddefuzz.show.blocks import Table
 
 PLAIN = Path(__file__).with_name("plain.py")
 """The script. It is not imported: it imports torch."""
@@ -26,7 +25,7 @@ PLAIN = Path(__file__).with_name("plain.py")
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-class Spent(msgspec.Struct, frozen=True):
+class ProcessCost(msgspec.Struct, frozen=True):
     """What a process and all its descendants took, in CPU seconds and seconds of the clock.
 
     `first_seconds` are those of the clock until the result of the first capture is printed.
@@ -42,8 +41,8 @@ class CheckCost(msgspec.Struct, frozen=True):
 
     target: str
     stages: tuple[Stage, ...]
-    plain: Spent
-    check: Spent
+    plain: ProcessCost
+    check: ProcessCost
     outcomes: dict[str, str]
 
 
@@ -53,29 +52,24 @@ def run(session: Session, targets: tuple[str, ...], stages: tuple[Stage, ...]) -
     for target in targets:
         session.live.update(f"measuring {target}")
         costs.append(measure(target, stages))
-    return Result({"schema": "ddefuzz.bench.check/1", "costs": costs}, list(view(costs)))
+    return Result({"schema": "ddefuzz.bench.check/1", "costs": costs}, [view(costs)])
 
 
-def view(costs: list[CheckCost]) -> Iterator[Block]:
+def view(costs: list[CheckCost]) -> Table:
     """Two rows for each target."""
     rows = []
     for cost in costs:
         check, plain = cost.check, cost.plain
+        first, cpu = (check.first_seconds, plain.first_seconds), (check.cpu_seconds, plain.cpu_seconds)
+        to_first = "seconds to the first result over those of plain captures (target ≤ 1.5): {:.1f} / {:.1f}"
+        of_cpu = (
+            "CPU seconds of check over plain captures (target ≤ 1.3): {:.1f} / {:.1f}; by the clock {:.1f} / {:.1f} s"
+        )
         rows += [
-            (
-                f"{check.first_seconds / plain.first_seconds:.2f}",
-                "seconds to the first result over those of plain captures (target ≤ 1.5): "
-                f"{check.first_seconds:.1f} / {plain.first_seconds:.1f}",
-                cost.target,
-            ),
-            (
-                f"{check.cpu_seconds / plain.cpu_seconds:.2f}",
-                f"CPU seconds of check over plain captures (target ≤ 1.3): {check.cpu_seconds:.1f} / "
-                f"{plain.cpu_seconds:.1f}; by the clock {check.seconds:.1f} / {plain.seconds:.1f} s",
-                cost.target,
-            ),
+            (first[0] / first[1], to_first.format(*first), cost.target),
+            (cpu[0] / cpu[1], of_cpu.format(*cpu, check.seconds, plain.seconds), cost.target),
         ]
-    yield table(("ratio", "what", "target"), rows, right=("ratio",), code=("target",), folding=("what",))
+    return ratios(rows, "target")
 
 
 def measure(target: str, stages: tuple[Stage, ...]) -> CheckCost:
@@ -85,23 +79,17 @@ def measure(target: str, stages: tuple[Stage, ...]) -> CheckCost:
         raise InputError(f"found {target!r}, expected FILE:NAME")
     if not Path(file).is_file():
         raise InputError(f"{file}: found no such file, expected one with {name}")
-    _adopt_orphans()
-    script = [sys.executable, str(PLAIN), file, name, *stages]
-    bare, printed = _spent(script, {0}, f"{stages[0]} ")
-    words = [word for stage in stages for word in ("--stage", stage)]
-    command = [sys.executable, "-m", "ddefuzz", "check", target, "--no-advice", "--format", "json", *words]
-    checked, _ = _spent(command, {0, 1}, f"{name}: {stages[0]} ")
-    outcomes = {stage: outcome for stage, (outcome, _) in json.loads(printed).items()}
-    return CheckCost(target, stages, bare, checked, outcomes)
-
-
-def _adopt_orphans() -> None:
     if sys.platform != "linux":
         raise UnsupportedError(f"{sys.platform}: found no way to read the CPU time of all processes, expected Linux")
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    bare, printed = _spent([sys.executable, str(PLAIN), file, name, *stages], {0}, f"{stages[0]} ")
+    words = [word for stage in stages for word in ("--stage", stage)]
+    command = [sys.executable, "-m", "ddefuzz", "check", target, "--no-advice", "--format", "json", *words]
+    checked, _ = _spent(command, {0, 1}, f"{name}: {stages[0]} ")
+    return CheckCost(target, stages, bare, checked, json.loads(printed))
 
 
-def _spent(command: list[str], expected: set[int], first: str) -> tuple[Spent, str]:
+def _spent(command: list[str], expected: set[int], first: str) -> tuple[ProcessCost, str]:
     """Run a command. `first` begins the line of stderr that has the first result."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     first_seconds, last = 0.0, "it says nothing"
@@ -126,4 +114,4 @@ def _spent(command: list[str], expected: set[int], first: str) -> tuple[Spent, s
             break
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Spent(round(cpu, 2), round(seconds, 2), round(first_seconds or seconds, 2)), printed
+    return ProcessCost(round(cpu, 2), round(seconds, 2), round(first_seconds or seconds, 2)), printed

@@ -1,42 +1,87 @@
-"""The benchmarks of ddefuzz by name, and the one way in which their results are printed."""
+"""The benchmarks of ddefuzz by name, and what they share: a session, pairs in turn, ratios, and the output."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import rich_click as click
 
-from ddefuzz.cli.command import DB, IN_STAGES, JOBS, URL, Output, click_command, formats, output_file
-from ddefuzz.cli.output import LiveLine, deliver, page_writers
+from ddefuzz.cli.command import DB, IN_STAGES, JOBS, Output, click_command, formats
+from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
+from ddefuzz.errors import EXIT_INTERRUPTED
+from ddefuzz.execute.pool import Future, Lost, Stopped, waited
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.generate.profiles import CAPTURES
-from ddefuzz.show.blocks import Block
+from ddefuzz.show.blocks import Block, Table, table
 from ddefuzz.show.html import require_chart, svg
 
 Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+R = TypeVar("R")
 
 
 class Session(NamedTuple):
-    """What a benchmark has while it runs: the live line on stderr, and a folder that is deleted in the end."""
+    """What a benchmark has while it runs: the live line on stderr, a folder that is deleted in the end, and whether the
+    user wants it to stop. Then the benchmark returns what it has, or raises KeyboardInterrupt.
+    """
 
     live: LiveLine
     folder: Path
+    stopped: Stopped = lambda: False
+
+    def answer(self, future: Future[R]) -> R | Lost:
+        """What a worker returned. Raises KeyboardInterrupt if stopped before."""
+        return waited(future, self.stopped)
+
+
+class Spent(NamedTuple):
+    """Seconds by the clock and of CPU time."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+def in_turn(
+    calls: Sequence[Callable[[], object]],
+    rounds: int,
+    repeats: Sequence[int] = (),
+    stopped: Stopped = lambda: False,
+) -> list[list[Spent]]:
+    """What one call of each function takes in each round, so that a slower moment of the machine meets them all.
+    `repeats` says how often each is called in a round. Raises KeyboardInterrupt if stopped.
+    """
+    spent: list[list[Spent]] = [[] for _ in calls]
+    for _ in range(rounds):
+        if stopped():
+            raise KeyboardInterrupt
+        for call, number, own in zip(calls, repeats or [1] * len(calls), spent, strict=True):
+            clock, cpu = time.perf_counter(), time.process_time()
+            for _ in range(number):
+                call()
+            own.append(Spent((time.perf_counter() - clock) / number, (time.process_time() - cpu) / number))
+    return spent
 
 
 class Result(NamedTuple):
     """What a benchmark measured: a record for JSON, blocks for people, and the Vega-Lite specification of a chart."""
 
     record: object
-    blocks: Sequence[Block]
+    blocks: Iterable[Block]
     chart: dict[str, Any] | None = None
     exit_code: int = 0
+
+
+def ratios(rows: Iterable[tuple[Any, ...]], *more: str) -> Table:
+    """A table of ratios and what each is. `more` are the titles of further columns."""
+    cells = ((f"{ratio:.2f}", *rest) for ratio, *rest in rows)
+    return table(("ratio", "what", *more), cells, right=("ratio",), code=more, folding=("what",) if more else ())
 
 
 class Benchmark(NamedTuple):
@@ -51,59 +96,39 @@ class Benchmark(NamedTuple):
     has_chart: bool = False
 
 
-def number(name: str, default: int | None, said: str, least: int = 1, most: int | None = None) -> Option:
-    """An option with a number."""
-    return click.option(
-        name, type=click.IntRange(least, most), metavar="N", default=default, show_default=True, help=said
-    )
-
-
-SEED = number("--seed", 0, "Seed of the generator.", 0)
-
-
-def profile(default: str) -> Option:
-    """The option for a profile of the generator."""
-    return click.option(
-        "--profile",
-        metavar="NAME",
-        default=default,
-        show_default=True,
-        help="Kind of programs to generate, as for `ddefuzz run`.",
-    )
-
-
-def budget(default: str, said: str) -> Option:
-    """The option for a budget."""
-    return click.option("--budget", metavar="TIME|Nx|Ncpu", default=default, show_default=True, help=said)
-
-
-def names(name: str, parameter: str, said: str, default: tuple[str, ...] = ()) -> Option:
-    """An option that can be repeated."""
+def option(
+    name: str, default: Any, said: str, parameter: str = "", *, least: int = 1, most: int | None = None
+) -> Option:
+    """An option: of a number, a flag, names (a tuple: it can be repeated), else of a word."""
+    many = isinstance(default, tuple)
     return click.option(
         name,
-        parameter,
-        metavar="NAME",
-        multiple=True,
+        *([parameter] if parameter else []),
         default=default,
-        show_default=bool(default),
-        help=f"{said} Can be repeated.",
+        show_default=bool(default) or default == 0,
+        is_flag=isinstance(default, bool),
+        type=click.IntRange(least, most) if isinstance(default, int) and not isinstance(default, bool) else None,
+        metavar="N" if isinstance(default, int) and not isinstance(default, bool) else "NAME" if many else None,
+        multiple=many,
+        help=f"{said} Can be repeated." if many else said,
     )
 
 
 JOBS_OPTION: Option = JOBS("jobs", int)
 DB_OPTION: Option = DB("db", DatabaseUrl)
 STAGES_OPTION: Option = IN_STAGES("stages", tuple[Stage, ...])
-
+SEED = option("--seed", 0, "Seed of the generator.", least=0)
+PROFILE = "Kind of programs to generate, as for `ddefuzz run`."
 
 BENCHMARKS = {
     "calls": Benchmark(
-        """Compare the CPU seconds of a capture alone with those of a capture that is called and judged.
+        """Compare the CPU seconds of campaigns that only capture with those of campaigns that also call and judge.
 
-        Each program is captured in one of the stages but inductor, in turn, by three processes: one captures only, one
-        calls what was captured for the oracle `agreement`, one for all oracles.
+        Each program is captured in one of the stages but inductor, in turn. The campaigns have the same programs. One
+        captures only, one calls what was captured for the oracle `agreement`, one for all oracles.
         """,
-        "calls:run",
-        (number("--draws", 40, "Number of programs."), SEED, profile(CAPTURES)),
+        "throughput:run_calls",
+        (option("--cases", 60, "Number of programs."), SEED, option("--profile", CAPTURES, PROFILE)),
     ),
     "check": Benchmark(
         """Compare the time that `ddefuzz check` takes with that of a plain script that does the same captures.
@@ -116,45 +141,16 @@ BENCHMARKS = {
         (click.argument("targets", metavar="FILE:NAME...", nargs=-1, required=True), STAGES_OPTION),
     ),
     "compile": Benchmark(
-        """Compile programs with unbacked, backed and static sizes: first calls, run times, graphs and kernels.
+        """Compile programs with unbacked, backed and static sizes: CPU seconds of the first call, and of later ones.
 
         The backends are eager (dynamo alone), aot_eager (dynamo and AOTAutograd) and inductor, which compiles C++. Each
-        round measures every version under every backend; a ratio is the median of the ratios of the rounds. All seconds
-        are CPU seconds. They include those of the C++ compiler.
-
-        The output lists each program whose unbacked version calls a fallback that the backed one does not, calls more
-        kernels, has no vector instructions, does not compile, or takes 1.5 times as long in three quarters of the
-        rounds. It names the guards of inductor that could not be decided.
+        round measures every version under every backend; a ratio is the median of the ratios of the rounds. The
+        seconds include those of the C++ compiler.
         """,
         "compile:run",
         (
-            names("--program", "programs", "Only this program of ci/bench/compile_programs.py."),
-            number(
-                "--rounds",
-                21,
-                "Rounds of run times. With 0 nothing is timed and no C++ is compiled: graphs and kernels are counted.",
-                0,
-                1000,
-            ),
-            click.option(
-                "--db",
-                type=URL,
-                help="Record what is worse as findings in this database, with the guard that decided. `ddefuzz "
-                "minimize --all` then minimizes and confirms them.",
-            ),
-        ),
-    ),
-    "dashboard": Benchmark(
-        """Compare how long pages of `ddefuzz serve` take with many findings and with none, side by side.
-
-        The findings of the database are copied into a temporary one until there are N. 10,000 need about 700 MB. 200
-        campaigns, a sweep and the results of a version matrix are added to it.
-        """,
-        "dashboard:run",
-        (
-            number("--findings", 10_000, "Number of findings: copies of those in the database.", 1, 1_000_000),
-            number("--requests", 7, "Requests of each page."),
-            DB_OPTION,
+            option("--program", (), "Only this program of ci/bench/compile.py.", "programs"),
+            option("--rounds", 21, "Rounds of run times.", most=1000),
         ),
     ),
     "export-time": Benchmark(
@@ -165,25 +161,12 @@ BENCHMARKS = {
         answer. A power of n is fitted to each count, and the output has its exponent. A count is reported as steep if
         the lower end of the exponent's interval is above 1.5. The result of the exported program is compared with
         eager's.
-
-        With --knobs each n is exported with every combination of aggressive_guard_free_semantics (0, 1, 2) and
-        do_not_emit_stack_traces, and without the cache of FakeTensorMode. They run in turn, so that ratios compare
-        measurements of the same run.
         """,
         "export_time:run",
         (
-            names("--workload", "workloads", "Only this workload of ci/bench/export_time_model.py."),
-            budget("60cpu", "CPU seconds of exports for each workload and combination of settings."),
-            number("--most", 640, "The largest n.", 5),
-            click.option(
-                "--knobs", is_flag=True, help="Measure every combination of torch's settings, not only the default."
-            ),
-            click.option(
-                "--speedscope",
-                "profile",
-                type=output_file(),
-                help="Also sample the largest export of each workload, for https://www.speedscope.app.",
-            ),
+            option("--workload", (), "Only this workload of ci/bench/export_time.py.", "workloads"),
+            option("--budget", "60cpu", "CPU seconds of exports for each workload."),
+            option("--most", 640, "The largest n.", least=5),
             click.option(
                 "--from",
                 "earlier",
@@ -195,52 +178,32 @@ BENCHMARKS = {
         ),
         has_chart=True,
     ),
-    "generation": Benchmark(
-        "Measure how many generated programs are valid, varied, and carry unbacked sizes; and how many are captured.",
-        "generation:run",
-        (
-            number("--draws", 5_000, "Number of programs to generate."),
-            SEED,
-            profile("default"),
-            number("--captures", 20, "Number of programs of each profile to capture in aot and export. 0: none.", 0),
-            JOBS_OPTION,
-        ),
-    ),
-    "keys": Benchmark(
-        "Measure specialization keys: fast and safe path, and a dispatch by them, compared with a plain dict lookup.",
-        "counts:run_keys",
-    ),
     "load": Benchmark(
-        """Measure a database with many sightings: record, list, show, decide, and merge the databases of shards.
+        """Measure a database with many sightings: record, list, show, decide, merge, answer pages of `serve`.
 
-        Sightings of 1,000 signatures are written to the databases of N shards, which are merged. Each step is then
-        measured in the merged database and, in turn with it, in one with a single finding. Exit code 1: a sighting is
-        lost.
+        The sightings are written to the databases of shards, which are merged. Each step is then measured in the merged
+        database and, in turn with it, in one with a single finding. For the pages 200 campaigns, a sweep and the
+        results of a version matrix are added. Exit code 1: a sighting is lost.
         """,
         "load:run",
         (
-            number("--sightings", 100_000, "Number of sightings. Each is a record of its own.", 1, 10_000_000),
-            number("--shards", 20, "Number of databases.", 1, 200),
+            option("--sightings", 100_000, "Number of sightings. Each is a record of its own."),
+            option("--signatures", 1_000, "Number of findings that they belong to."),
+            option("--shards", 20, "Number of databases.", most=200),
+            option("--requests", 7, "How often each step and page is measured."),
         ),
     ),
     "peers": Benchmark(
         """Compare how fast tools reach guard sites: guided and uniform campaigns, PyTorch's OpInfo samples, others.
 
         All tools get the same CPU seconds; the start of their processes does not count. Intervals are 95% bootstrap
-        intervals of the mean over the seeds.
+        intervals of the mean over the seeds. Another tool is a command that imports ddefuzz.site_hook.
         """,
         "peers:run",
         (
-            budget("120cpu", "CPU seconds for each run of each tool."),
-            number("--seeds", 3, "Number of runs of each tool, with one seed each."),
-            click.option(
-                "--command",
-                "commands",
-                metavar="NAME=CMD",
-                multiple=True,
-                help="Another tool: a command that imports ddefuzz.site_hook. {seed} is replaced by the seed. "
-                "Can be repeated.",
-            ),
+            option("--budget", "120cpu", "CPU seconds for each run of each tool."),
+            option("--seeds", 3, "Number of runs of each tool, with one seed each."),
+            option("--command", (), "Another tool, NAME=CMD. {seed} is replaced by the seed.", "commands"),
             JOBS_OPTION,
         ),
         has_chart=True,
@@ -252,56 +215,40 @@ BENCHMARKS = {
         that reach a fault's site are then run again with the fault, in order. A fault that changes nothing in any of
         these cases is counted separately. A failure counts only if neither the program without the fault shows it nor
         the database has it as a finding. The campaign's findings are not saved.
+
+        Faults of an oracle: capture (the guard raises instead of taking its fallback), agreement (the fallback answer
+        is inverted), specialization (an unbacked symbol becomes a number or another symbol), assertions (a run-time
+        assertion is added or dropped), mechanism (the fallback answer is inverted in explicit semantics only).
         """,
         "recall:run",
         (
-            names(
-                "--oracle",
-                "oracles",
-                "Which faults: capture (the guard raises instead of taking its fallback), agreement (the fallback "
-                "answer is inverted), specialization (an unbacked symbol becomes a number or another symbol), "
-                "assertions (a run-time assertion is added or dropped), mechanism (the fallback answer is inverted in "
-                "explicit semantics only).",
-                ("capture",),
-            ),
-            number("--sites", 50, "Number of faults to plant."),
-            number("--seed", 0, "Seed of the choice of sites.", 0),
-            budget("120cpu", "Budget of the campaign, as for `ddefuzz run`."),
-            number("--campaign-seed", None, "Seed of the campaign, which no campaign of the database had. Default: "
-                   "1000 and --seed.", 0),
-            number("--tries", 16, "Run at most N of the campaign's cases with each fault. Not for capture, where only "
-                   "the first case counts."),
+            option("--oracle", ("capture",), "Which faults.", "oracles"),
+            option("--sites", 50, "Number of faults to plant."),
+            option("--seed", 0, "Seed of the choice of sites.", least=0),
+            option("--budget", "120cpu", "Budget of the campaign, as for `ddefuzz run`."),
+            option("--campaign-seed", 1000, "Seed of the campaign, which no campaign of the database had.", least=0),
+            option("--tries", 16, "Run at most N of the campaign's cases with each fault."),
             click.option(
                 "--keep",
-                type=click.Path(file_okay=False, path_type=Path),
-                metavar="FOLDER",
-                help="Keep the cases of the campaign and each judged fault in FOLDER, so that the command can be "
-                "interrupted. What FOLDER has is not run again: with a campaign in it, also an interrupted one, "
+                type=click.Path(dir_okay=False, path_type=Path),
+                metavar="FILE",
+                help="Keep the cases of the campaign and each judged fault in FILE, so that the command can be "
+                "interrupted. What FILE has is not run again: with a campaign in it, also an interrupted one, "
                 "--budget, --campaign-seed and --guided have no effect.",
             ),
             click.option("--guided/--uniform", default=True, show_default=True, help="As for `ddefuzz run`."),
-            click.option(
-                "--torch",
-                "version",
-                metavar="VERSION",
-                help="Choose among the sites of this version of torch, if the database has several.",
-            ),
+            option("--torch", "", "Choose among the sites of this version, if the database has several.", "version"),
             STAGES_OPTION,
             JOBS_OPTION,
             DB_OPTION,
         ),
     ),
-    "recompiles": Benchmark(
-        "Measure what out= costs over many sizes: compilations and CPU seconds of five functions, with it and without.",
-        "counts:run_recompiles",
-        (number("--sizes", 100, "Number of sizes.", 2, 1000),),
-    ),
     "throughput": Benchmark(
         "Compare the CPU seconds of a campaign with those of torch.export alone; measure speed-up, rates and memory.",
         "throughput:run",
-        (number("--cases", 300, "Number of programs.", 20), SEED, profile("default")),
+        (option("--cases", 300, "Number of programs.", least=20), SEED, option("--profile", "default", PROFILE)),
     ),
-}  # fmt: skip
+}
 
 
 @click.group("ci/bench")
@@ -321,13 +268,15 @@ def _add(name: str, benchmark: Benchmark) -> None:
         with (
             LiveLine("measuring") as live,
             tempfile.TemporaryDirectory(prefix="bench-", dir=scratch_folder()) as folder,
+            stop_on_interrupt() as stopped,
         ):
-            result = run(Session(live, Path(folder)), **options)
+            result = run(Session(live, Path(folder), stopped), **options)
+            code = EXIT_INTERRUPTED if stopped() else result.exit_code
         document = msgspec.json.format(msgspec.json.encode(result.record), indent=2).decode() + "\n"
         pages = page_writers(f"ci/bench {name}", result.blocks)
         deliver({**pages, "json": document, "svg": lambda _page: svg(result.chart or {})}, output)
-        if result.exit_code:
-            raise SystemExit(result.exit_code)
+        if code:
+            raise SystemExit(code)
 
     for option in benchmark.options:
         option(command)

@@ -1,41 +1,32 @@
-"""How the cost of an export grows with the number of unbacked symbols: tables, a page of `docs/`, a chart."""
+"""How the cost of an export grows with the number of unbacked symbols: the tables and the chart of a page of docs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from statistics import linear_regression
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
+import torch
+from torch import Tensor
 
 from ci.bench.command import Result, Session
-from ci.bench.export_time_model import (
-    KNOBS,
-    WORKLOADS,
-    Growth,
-    MeasureTask,
-    Point,
-    Profiled,
-    Series,
-    hottest_of,
-    longest,
-    run_measure,
-    run_profile,
-    series_of,
-    speedscope,
-)
-from ddefuzz import __version__
 from ddefuzz.campaign.plan import parse_budget
-from ddefuzz.cli.output import LiveLine, stop_on_interrupt
-from ddefuzz.errors import EXIT_INTERRUPTED, DdefuzzError, InputError, NothingRanError
-from ddefuzz.execute.pool import Lost, Pool, Stopped, waited
-from ddefuzz.files import read_text, write_atomically
+from ddefuzz.errors import DdefuzzError, InputError, NothingRanError
+from ddefuzz.execute.observe import captured_output
+from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.protocol import ProgramSubject
+from ddefuzz.execute.subject import prepare
+from ddefuzz.files import read_text
+from ddefuzz.instrument.counting import Counts, counting
 from ddefuzz.oracles.growth import STEEP
-from ddefuzz.show.blocks import Block, Heading, Inline, Picture, Span, prose, table
-
-R = TypeVar("R")
-
-SCHEMA = "ddefuzz.bench.exporttime/1"
+from ddefuzz.show.blocks import Block, Heading, Inline, Picture, Span, table
 
 FIRST = 5
 """The smallest n."""
@@ -43,65 +34,357 @@ FIRST = 5
 WAIT = 20
 """How many times the budget one export may take of the clock, on a machine that is busy."""
 
+check: Callable[[object], None] = torch._check
+
+Made = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function and its example arguments."""
+
+
+class Workload(NamedTuple):
+    """What there are n of, and what makes the function for n."""
+
+    what: str
+    make: Callable[[int], Made]
+
+
+WORKLOADS: dict[str, Workload] = {}
+
+
+def _workload(what: str) -> Callable[[Callable[[int], Made]], Callable[[int], Made]]:
+    def added(make: Callable[[int], Made]) -> Callable[[int], Made]:
+        WORKLOADS[make.__name__] = Workload(what, make)
+        return make
+
+    return added
+
+
+@_workload("n data-dependent splits, flipped and concatenated")
+def unbind_split_flip_cat(n: int) -> Made:
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        sizes: list[int] = [length.item() for length in lengths.unbind()]  # type: ignore[misc]
+        return torch.cat([part.flip(0) for part in torch.split(x, sizes)])
+
+    return program, (torch.randn(2 * n), torch.full((n,), 2))
+
+
+@_workload("a concatenation of n nonzero() results: sums of n symbols")
+def cat(n: int) -> Made:
+    def program(masks: Tensor) -> Tensor:
+        return torch.cat([torch.nonzero(mask).squeeze(1) for mask in masks.unbind()])
+
+    return program, (torch.ones(n, 3, dtype=torch.bool),)
+
+
+@_workload("n boolean masks, each of the result of the one before")
+def masks(n: int) -> Made:
+    def program(x: Tensor) -> Tensor:
+        for bound in range(n):
+            x = x[x > -bound - 10.0]
+        return x
+
+    return program, (torch.randn(8),)
+
+
+@_workload("n nested narrow() of data-dependent lengths")
+def narrow(n: int) -> Made:
+    def program(x: Tensor, sizes: Tensor) -> Tensor:
+        for size in sizes.unbind():
+            length = size.item()
+            check(length >= 0)
+            check(length <= x.size(0))
+            x = x.narrow(0, 0, length)  # type: ignore[arg-type]
+        return x
+
+    return program, (torch.randn(n + 4), torch.arange(n + 3, 3, -1))
+
+
+@_workload("n tensors of a data-dependent size, each viewed twice")
+def views(n: int) -> Made:
+    def program(sizes: Tensor) -> Tensor:
+        total = torch.zeros(())
+        for size in sizes.unbind():
+            length = size.item()
+            check(length >= 0)
+            grid = torch.ones(length, 2, 3).view(2 * length, 3)  # type: ignore[arg-type]
+            total = total + grid.view(-1, 6).sum()
+        return total
+
+    return program, (torch.full((n,), 2),)
+
+
+@_workload("n torch._check of one symbol")
+def checks(n: int) -> Made:
+    def program(size: Tensor) -> Tensor:
+        length = size.item()
+        for bound in range(n):
+            check(length <= 1_000 + n - bound)
+        check(length >= 0)
+        return torch.ones(length)  # type: ignore[arg-type]
+
+    return program, (torch.tensor(3),)
+
+
+@_workload("n unbacked sizes that n - 1 torch._check make equal")
+def shared(n: int) -> Made:
+    def program(masks: Tensor) -> Tensor:
+        found = [torch.nonzero(mask).squeeze(1) for mask in masks.unbind()]
+        total = found[0]
+        for one in found[1:]:
+            check(one.size(0) == total.size(0))
+            total = total + one
+        return total
+
+    return program, (torch.ones(n, 3, dtype=torch.bool),)
+
+
+@_workload("n nonzero() results, each concatenated with all before it: sums of 1 to n symbols")
+def totals(n: int) -> Made:
+    def program(masks: Tensor) -> Tensor:
+        total = torch.nonzero(masks[0]).squeeze(1)
+        for mask in masks[1:].unbind():
+            total = torch.cat([total, torch.nonzero(mask).squeeze(1)])
+        return total
+
+    return program, (torch.ones(n, 3, dtype=torch.bool),)
+
+
+@_workload("n views with a data-dependent size and a size that torch infers (-1)")
+def inferred(n: int) -> Made:
+    def program(x: Tensor, sizes: Tensor) -> Tensor:
+        rows = [x.view(size.item(), -1).sum() for size in sizes.unbind()]  # type: ignore[arg-type]
+        return torch.stack(rows)
+
+    return program, (torch.randn(24), torch.full((n,), 4))
+
+
+DRAWN = (
+    """\
+# ddefuzz program v1
+# inputs: x0 = normal; x1 = trues(4)
+def program(x0: Float32[Tensor, "8 4"], x1: Bool[Tensor, "8"]):
+    t0 = x0.index_select(0, x1.nonzero().squeeze(1))
+    t1 = t0[:-(t0.shape[0] // 2)]
+    t2 = t1[..., 0]
+    t3 = torch.outer(t2, t2)
+    t5 = torch.mm(t1.t(), t1)
+    return (t3, t5)
+""",
+    """\
+# ddefuzz program v1
+# inputs: x0 = sizes(3, 3, 5); x1 = normal, sliced
+def program(x0: Int64[Tensor, "3"], x1: Float32[Tensor, "4 2 2"]):
+    t0 = torch.repeat_interleave(x0)
+    t1 = torch.stack((t0, t0))
+    t2 = t1.select(1, -1)
+    t3 = torch.ones((2, 4, t0.shape[0] - 1))
+    t4 = torch.nn.functional.conv_transpose1d(t3, x1)
+    return (t2, t4)
+""",
+)
+"""Drawn with the profile `captures` and the seed 0, at the indices 0 and 9, without what returns plain numbers. The
+texts are kept, so that another version of the generator measures the same.
+"""
+
+
+@_workload("n blocks, each one of two programs that the generator has drawn")
+def drawn(n: int) -> Made:
+    blocks = [prepare(ProgramSubject(text)) for text in DRAWN]
+    split = len(blocks[0].args)
+
+    def program(*args: Tensor) -> Tensor:
+        total = torch.zeros(())
+        for number in range(n):
+            own = args[split:] if number % 2 else args[:split]
+            for result in blocks[number % 2].call(*own):
+                total = total + result.sum()
+        return total
+
+    return program, (*blocks[0].args, *blocks[1].args)
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One export with n symbols.
+
+    `seconds` are CPU seconds of the export alone. `counts` are calls by name, sympy objects made, and evaluations that
+    were `repeated` with the same answer; empty if nothing was counted. `peak_mb` is the process's maximum resident
+    memory in 10^6 bytes. `agrees` says whether the exported program returns what eager does. `patterns` are the
+    expressions evaluated most: how often, and how often again with the same answer. `askers` are the functions that
+    evaluated most.
+    """
+
+    workload: str
+    n: int
+    torch: str
+    seconds: float
+    peak_mb: float
+    counts: dict[str, int]
+    agrees: bool
+    patterns: dict[str, tuple[int, int]]
+    askers: dict[str, int]
+
+
+class MeasureTask(msgspec.Struct, frozen=True):
+    """One export to measure: timed alone, or counted."""
+
+    workload: str
+    n: int
+    counted: bool
+
+
+MOST_PATTERNS = 12
+
+
+def run_measure(task: MeasureTask) -> Point:
+    """Export one workload. A small export before it has imported all that export imports."""
+    program, arguments = WORKLOADS[task.workload].make(task.n)
+    with captured_output():
+        _export(*WORKLOADS[task.workload].make(1))
+        with counting() if task.counted else nullcontext(Counts()) as counts:
+            before = time.process_time()
+            exported = _export(program, arguments)
+            seconds = time.process_time() - before
+        agrees = torch.equal(program(*arguments), exported.module()(*arguments))
+    counted = {**dict(sorted(counts.calls.items())), "sympy": counts.sympy, "repeated": counts.repeated()}
+    return Point(
+        workload=task.workload,
+        n=task.n,
+        torch=str(torch.__version__),
+        seconds=round(seconds, 4),
+        peak_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1),
+        counts=counted if task.counted else {},
+        agrees=agrees,
+        patterns=dict(list(counts.patterns().items())[:MOST_PATTERNS]),
+        askers=dict(counts.askers.most_common(MOST_PATTERNS)),
+    )
+
+
+def _export(program: Any, arguments: tuple[Any, ...]) -> Any:
+    class Module(torch.nn.Module):
+        def forward(self, *args: Any) -> Any:
+            return program(*args)
+
+    return torch.export.export(Module(), arguments, strict=False)
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """The fit `count ~ n ** exponent`, with its 95% interval. `interval` is None for fewer than three points."""
+
+    of: str
+    exponent: float
+    interval: tuple[float, float] | None
+
+
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+"""Student's t, two-sided 95%, for 1 to 10 degrees of freedom."""
+
+
+def growth(of: str, points: Sequence[tuple[int, float]]) -> Growth | None:
+    """The exponent of (n, count), by least squares of their logarithms. None for fewer than two positive counts."""
+    positive = [(math.log(n), math.log(count)) for n, count in points if count > 0]
+    xs, ys = [x for x, _ in positive], [y for _, y in positive]
+    if len(xs) < 3:
+        return Growth(of, round(linear_regression(xs, ys).slope, 3), None) if len(xs) == 2 else None
+    (slope, _), covariance = np.polyfit(xs, ys, 1, cov=True)
+    half = _T[min(len(xs) - 2, len(_T)) - 1] * math.sqrt(covariance[0, 0])
+    exponent, low, high = (round(float(value), 3) + 0.0 for value in (slope, slope - half, slope + half))  # no -0.0
+    return Growth(of, exponent, (low, high))
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One workload: its points by n, and how seconds and counts grow.
+
+    `steep` names the counts whose growth is above `STEEP` even at the lower end of the interval.
+    """
+
+    torch: str
+    workload: str
+    points: tuple[Point, ...]
+    growth: tuple[Growth, ...]
+    steep: tuple[str, ...]
+
+    @property
+    def last(self) -> Point:
+        """The point with the largest n."""
+        return self.points[-1]
+
+
+def series_of(points: Sequence[Point]) -> Series:
+    """The series of points of one workload, by n."""
+    ordered = tuple(sorted(points, key=lambda one: one.n))
+    names = sorted({name for point in ordered for name in point.counts})
+    fits = [growth("seconds", [(one.n, one.seconds) for one in ordered])]
+    fits += [growth(name, [(one.n, one.counts.get(name, 0)) for one in ordered]) for name in names]
+    known = tuple(fit for fit in fits if fit is not None)
+    last = ordered[-1]
+    return Series(
+        torch=last.torch,
+        workload=last.workload,
+        points=ordered,
+        growth=known,
+        steep=tuple(one.of for one in known if one.of != "seconds" and one.interval and one.interval[0] > STEEP),
+    )
+
+
+def longest(series: Sequence[Series]) -> tuple[Series, ...]:
+    """The series that reaches the largest n, for each workload and version of torch."""
+    by_length = sorted(series, key=lambda one: -one.last.n)
+    keys = dict.fromkeys((one.workload, one.torch) for one in series)
+    return tuple(next(one for one in by_length if (one.workload, one.torch) == key) for key in keys)
+
 
 class Document(msgspec.Struct, frozen=True):
-    """What is read of an earlier document: the points, and where the time of the largest exports went."""
+    """What is measured, and read of an earlier run."""
 
-    schema: str
-    series: tuple[Measured, ...]
-    hottest: dict[str, dict[str, float]] = {}
-
-
-class Measured(msgspec.Struct, frozen=True):
-    """A series of an earlier document."""
-
-    points: tuple[Point, ...]
+    series: tuple[Series, ...]
+    schema: Literal["ddefuzz.bench.exporttime/2"] = "ddefuzz.bench.exporttime/2"
 
 
-def run(
-    session: Session,
-    workloads: tuple[str, ...],
-    budget: str,
-    most: int,
-    knobs: bool,
-    profile: Path | None,
-    earlier: tuple[Path, ...],
-) -> Result:
+def run(session: Session, workloads: tuple[str, ...], budget: str, most: int, earlier: tuple[Path, ...]) -> Result:
     """Measure the workloads, or read what earlier runs measured. Raises NothingRanError if no export ended in time."""
-    interrupted, hottest = False, {}
     for name in set(workloads) - set(WORKLOADS):
         raise InputError(f"--workload: found {name!r}, expected one of {', '.join(WORKLOADS)}")
     if earlier:
-        documents = list(map(_read, earlier))
-        series = [series_of(old.points) for document in documents for old in document.series if old.points]
-        hottest = {name: hot for document in documents for name, hot in document.hottest.items()}
+        series = [of for path in earlier for of in _read(path).series]
     else:
         limit = parse_budget(budget)
         seconds = limit.cpu_seconds or limit.seconds
         if seconds is None:
             raise InputError(f"--budget: found {budget!r}, expected CPU seconds such as 60cpu")
-        names = tuple(KNOBS) if knobs else ("default",)
-        with stop_on_interrupt() as stopped, Pool(1, tasks_per_worker=1) as pool:
-            measured = _Measured(pool, stopped, session.live, seconds)
-            try:
-                for workload in workloads or WORKLOADS:
-                    measured.workload(workload, names, most)
-                if profile is not None:
-                    profiles = measured.profiles()
-                    hottest = {name: hottest_of(profiled) for name, profiled in profiles.items()}
-                    write_atomically(profile, msgspec.json.encode(speedscope(profiles, f"ddefuzz {__version__}")))
-            except KeyboardInterrupt:
-                interrupted = True
-        series = measured.series()
+        measured: dict[str, list[Point]] = {}
+        with Pool(1, tasks_per_worker=1) as pool, suppress(KeyboardInterrupt):
+            for workload in workloads or WORKLOADS:
+                for point in _measured(session, pool, workload, most, seconds):
+                    measured.setdefault(workload, []).append(point)
+        series = list(map(series_of, measured.values()))
     if not series:
         raise NothingRanError(f"no export ended within {budget}, expected a longer --budget")
-    record = {
-        "schema": SCHEMA,
-        "torch": ", ".join(sorted({measured.torch for measured in series})),
-        "series": [_document(measured) for measured in series],
-        "hottest": hottest,
-    }
-    return Result(record, list(view(series, hottest)), chart(series), EXIT_INTERRUPTED if interrupted else 0)
+    return Result(Document(tuple(series)), view(series), chart(series))
+
+
+def _measured(session: Session, pool: Pool, workload: str, most: int, seconds: float) -> Iterator[Point]:
+    """The points of one workload. Each export is done twice: counting makes the seconds longer."""
+    spent, n = 0.0, FIRST
+    while n <= most and spent < seconds:
+        ended: list[Point] = []
+        for counted in (False, True):
+            one = session.answer(pool.submit(run_measure, MeasureTask(workload, n, counted), seconds * WAIT))
+            if isinstance(one, Lost):
+                if one.outcome == "timeout":
+                    return
+                raise DdefuzzError(f"bench export-time: {workload} n={n}: {one.reason}")
+            ended.append(one)
+        session.live.update(f"{workload} n={n}: {ended[0].seconds:.2f} CPU s")
+        yield msgspec.structs.replace(ended[1], seconds=ended[0].seconds, peak_mb=ended[0].peak_mb)
+        spent += ended[0].seconds
+        n *= 2
+
+
+def _read(path: Path) -> Document:
+    """An earlier document."""
+    try:
+        return msgspec.json.decode(read_text(path), type=Document)
+    except msgspec.DecodeError as error:
+        raise InputError(f"{path}: found {error}, expected the JSON of `python ci/bench export-time`") from error
 
 
 def chart(series: Sequence[Series]) -> dict[str, Any]:
@@ -130,219 +413,60 @@ def chart(series: Sequence[Series]) -> dict[str, Any]:
     }
 
 
-class _Measured:
-    """The points so far, and what measures them."""
-
-    def __init__(self, pool: Pool, stopped: Stopped, live: LiveLine, seconds: float) -> None:
-        self.pool, self.stopped, self.live, self.seconds = pool, stopped, live, seconds
-        self.points: dict[tuple[str, str], list[Point]] = {}
-
-    def _answer(self, function: Callable[[MeasureTask], R], task: MeasureTask) -> R | Lost:
-        return waited(self.pool.submit(function, task, self.seconds * WAIT), self.stopped)
-
-    def workload(self, workload: str, knobs: tuple[str, ...], most: int) -> None:
-        """Measure one workload. All knobs are measured at one n before the next n."""
-        spent, n = 0.0, FIRST
-        while n <= most and spent < self.seconds * len(knobs):
-            points = [point for name in knobs if (point := self._point(workload, n, name)) is not None]
-            if len(points) < len(knobs):
-                return
-            for point in points:
-                self.points.setdefault((workload, point.knobs), []).append(point)
-                spent += point.seconds
-            n *= 2
-
-    def _point(self, workload: str, n: int, knobs: str) -> Point | None:
-        found = []
-        for task in (MeasureTask(workload, n, knobs, "timed"), MeasureTask(workload, n, knobs, "counted")):
-            one = self._answer(run_measure, task)
-            if isinstance(one, Lost):
-                if one.outcome == "timeout":
-                    return None
-                raise DdefuzzError(f"bench export-time: {workload} n={n} {knobs}: {one.reason}")
-            found.append(one)
-        timed, counted = found
-        self.live.update(f"{workload} n={n} {knobs}: {timed.seconds:.2f} CPU s")
-        return msgspec.structs.replace(counted, seconds=timed.seconds, peak_mb=timed.peak_mb)
-
-    def series(self) -> list[Series]:
-        """The series of each workload and set of knobs."""
-        return list(map(series_of, self.points.values()))
-
-    def profiles(self) -> dict[str, Profiled]:
-        """The stacks of the largest export of each workload with the default knobs."""
-        found = {}
-        for (workload, knobs), points in self.points.items():
-            if knobs == "default":
-                name = f"{workload} n={points[-1].n}"
-                one = self._answer(run_profile, MeasureTask(workload, points[-1].n))
-                if not isinstance(one, Lost):
-                    found[name] = one
-                    self.live.update(f"{name}: sampled")
-        return found
-
-
-def _read(path: Path) -> Document:
-    """An earlier document."""
-    try:
-        found = msgspec.json.decode(read_text(path), type=Document)
-    except msgspec.DecodeError as error:
-        raise InputError(f"{path}: found {error}, expected the JSON of `python ci/bench export-time`") from error
-    if found.schema != SCHEMA:
-        raise InputError(f"{path}: found the schema {found.schema!r}, expected {SCHEMA}")
-    return found
-
-
-def _document(series: Series) -> dict[str, Any]:
-    """A series with its counts by n, as the documentation names them."""
-    return {
-        "workload": series.workload,
-        "knobs": series.knobs,
-        "n": [point.n for point in series.points],
-        "seconds": [point.seconds for point in series.points],
-        "counts": {name: [point.counts.get(name, 0) for point in series.points] for name in series.points[-1].counts},
-        "exponent": {one.of: one.exponent for one in series.growth},
-        "interval": {one.of: one.interval for one in series.growth},
-        "steep": series.steep,
-        "site": series.site,
-        "pattern": series.pattern,
-        "points": msgspec.to_builtins(series.points),
-    }
-
-
-def view(series: Sequence[Series], hottest: dict[str, dict[str, float]]) -> Iterator[Block]:
-    """Time and counts by workload and version, the most frequent expressions, hot functions, settings."""
-    default = longest(series)
-    yield Heading("Export time by the number of unbacked symbols", 1)
-    yield prose(
-        "This page is written by `python ci/bench export-time`, from the JSON of one run for each version of torch "
-        "(`--from`)."
-    )
-    yield prose(
-        "Each workload is a function with n unbacked symbols, exported by `torch.export.export(strict=False)` in a "
-        "process of its own that has exported nothing but the same function with n = 1. n is doubled from 5 until a "
-        "budget of CPU seconds is used. The seconds are CPU seconds of the export alone, without counting; the counts "
-        "are of a second export. The exponent is that of the power of n that fits best, by least squares of the "
-        "logarithms."
-    )
-    yield table(("workload", "what there are n of"), WORKLOADS.items())
-    yield Picture("CPU seconds by n", "export-time.svg")
-    yield Heading("Time and evaluations")
-    yield prose(
-        "`evaluate_expr` is called each time code needs the value of an expression over sizes. A count is steep if its "
-        "exponent is above {} even at the lower end of its interval. MB is the largest resident memory of the process.",
-        f"{STEEP:g}",
-    )
-    columns = (*_OF, "n", "CPU s", "exponent", "evaluate_expr", "exponent", "repeated", "MB", "steep", "agrees")
-    yield table(columns, map(_time_cells, default))
-    yield Heading("Counts")
-    yield prose("Exponents of n with their 95% intervals. A count that is 0 or does not grow has none.")
-    names = list(dict.fromkeys(name for of in default for name in of.points[-1].counts))
-    yield table((*_OF, *names), [(of.workload, of.torch, *(_counted(of, name) for name in names)) for of in default])
-    yield Heading("Expressions evaluated most")
-    yield prose(
-        "At the largest n. Repeated: evaluated before in the same export, with the same answer. A perfect cache would "
-        "save these."
-    )
-    evaluated = [
-        (of.workload, of.torch, expression, str(number), str(again))
-        for of in default
-        for expression, (number, again) in list(of.points[-1].patterns.items())[:3]
-    ]
-    yield table((*_OF, "expression", "evaluated", "repeated"), evaluated, code=("expression",))
-    yield Heading("Functions that evaluate most")
-    yield prose(
-        "Calls of `evaluate_expr` at the largest n, by the innermost Python function outside of shape reasoning."
-    )
-    callers = [
-        (of.workload, of.torch, function, str(number))
-        for of in default
-        for function, number in list(of.points[-1].askers.items())[:2]
-    ]
-    yield table((*_OF, "function", "calls"), callers, code=("function",))
-    if hottest:
-        yield Heading("Where the time goes")
-        yield prose("Shares of the samples of one export (`--speedscope FILE` writes them all), by innermost function.")
-        shares = [(name, function, f"{share:.0%}") for name, hot in hottest.items() for function, share in hot.items()]
-        yield table(("export", "function", "time"), shares, code=("function",))
-    knobs = [of for of in series if len({other.knobs for other in _same(of, series)}) > 1]
-    if knobs:
-        yield Heading("Settings of torch")
-        yield prose(
-            "All settings are measured at one n before the next n, so the ratios are of one run, at the largest n. "
-            "`guard-free` is the setting `aggressive_guard_free_semantics` of symbolic shapes, `no-stack-traces` is "
-            "`torch.fx.config.do_not_emit_stack_traces`, `no-fake-cache` is dynamo's `fake_tensor_cache_enabled = "
-            "False`. The graph and its assertions are compared with those of the default settings, the result with "
-            "eager: with `-` all are the same. The report that names these settings says 264 s without and 87 s with "
-            "them for a workload of the shape of `unbind_split_flip_cat`, a ratio of 0.33, at an n of its own."
-        )
-        titles = (*_OF, "n", "settings", "CPU s", "over default", "evaluate_expr", "what differs")
-        yield table(titles, _knob_cells(knobs))
-
-
 _OF = ("workload", "torch")
 
 
+def view(series: Sequence[Series]) -> Iterator[Block]:
+    """The tables of docs/results/export-time.md, which says how they are measured."""
+    default = longest(series)
+    yield table(("workload", "what there are n of"), [(name, of.what) for name, of in WORKLOADS.items()])
+    yield Picture("CPU seconds by n", "export-time.svg")
+    yield Heading("Time and evaluations")
+    columns = (*_OF, "n", "CPU s", "exponent", "evaluate_expr", "exponent", "repeated", "MB", "steep", "agrees")
+    yield table(columns, map(_time_cells, default))
+    yield Heading("Counts")
+    names = list(dict.fromkeys(name for of in default for name in of.last.counts))
+    yield table((*_OF, *names), [(of.workload, of.torch, *(_counted(of, name) for name in names)) for of in default])
+    yield Heading("Expressions evaluated most")
+    evaluated = [
+        (of.workload, of.torch, expression, str(number), str(again))
+        for of in default
+        for expression, (number, again) in list(of.last.patterns.items())[:3]
+    ]
+    yield table((*_OF, "expression", "evaluated", "repeated"), evaluated, code=("expression",))
+    yield Heading("Functions that evaluate most")
+    callers = [
+        (of.workload, of.torch, function, str(number))
+        for of in default
+        for function, number in list(of.last.askers.items())[:2]
+    ]
+    yield table((*_OF, "function", "calls"), callers, code=("function",))
+
+
 def _time_cells(of: Series) -> tuple[Inline, ...]:
-    last = of.points[-1]
-    evaluated = last.counts.get("evaluate_expr", 0)
-    agrees = all(point.agrees for point in of.points)
+    evaluated = of.last.counts.get("evaluate_expr", 0)
     return (
         of.workload,
         of.torch,
-        str(last.n),
-        f"{last.seconds:.2f}",
+        str(of.last.n),
+        f"{of.last.seconds:.2f}",
         _exponent(of, "seconds"),
         str(evaluated),
         _exponent(of, "evaluate_expr"),
-        f"{last.counts.get('repeated', 0) / max(evaluated, 1):.0%}",
-        f"{last.peak_mb:.0f}",
+        f"{of.last.counts.get('repeated', 0) / max(evaluated, 1):.0%}",
+        f"{of.last.peak_mb:.0f}",
         ", ".join(of.steep) or "-",
-        "yes" if agrees else Span("NO", style="bad"),
+        "yes" if all(point.agrees for point in of.points) else Span("NO", style="bad"),
     )
 
 
 def _exponent(series: Series, of: str) -> str:
-    fit: Growth | None = next((fit for fit in series.growth if fit.of == of), None)
+    fit = next((fit for fit in series.growth if fit.of == of), None)
     if fit is None or len({point.counts.get(of) for point in series.points} if of != "seconds" else {0, 1}) < 2:
         return "-"
     return f"{fit.exponent:.2f}" + (f" ({fit.interval[0]:.2f} to {fit.interval[1]:.2f})" if fit.interval else "")
 
 
 def _counted(of: Series, name: str) -> str:
-    count = of.points[-1].counts.get(name)
+    count = of.last.counts.get(name)
     return f"{count}: {_exponent(of, name)}" if count is not None else "not counted"
-
-
-def _same(of: Series, series: Iterable[Series]) -> list[Series]:
-    """The series of the same workload and version whose exports were measured at the same n."""
-    return [
-        other
-        for other in series
-        if (other.workload, other.torch, other.points[-1].n) == (of.workload, of.torch, of.points[-1].n)
-    ]
-
-
-def _knob_cells(series: Sequence[Series]) -> Iterator[tuple[str, ...]]:
-    for of in series:
-        default = next((other for other in _same(of, series) if other.knobs == "default"), None)
-        if default is None:
-            continue
-        here, there = of.points[-1], default.points[-1]
-        yield (
-            of.workload,
-            of.torch,
-            str(here.n),
-            of.knobs,
-            f"{here.seconds:.2f}",
-            f"{here.seconds / max(there.seconds, 1e-9):.2f}",
-            str(here.counts.get("evaluate_expr", 0)),
-            _difference(here, there),
-        )
-
-
-def _difference(here: Point, there: Point) -> str:
-    differs = ["another graph"] if here.graph != there.graph else []
-    differs += [f"{here.assertions} assertions, not {there.assertions}"] if here.assertions != there.assertions else []
-    differs += [] if here.agrees else ["another result than eager"]
-    return ", ".join(differs) or "-"

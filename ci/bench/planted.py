@@ -1,4 +1,4 @@
-"""The faults that `python ci/bench recall` plants, by oracle, and what each does to programs that are called."""
+"""The faults that `python ci/bench recall` plants, by oracle, and what each does to the programs that reach it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,27 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.instrument.events import Answer, Fault, Place
-from ddefuzz.oracles.program import Trial, Tried
+from ddefuzz.oracles.program import CAPTURE, Trial, Tried
 from ddefuzz.oracles.table import calls_of, comparing
 
 Effect: TypeAlias = Literal["unreached", "equivalent", "harmless", "stops", "changes"]
 """
-What a planted fault does to the programs that reach it:
+What a planted fault does to the programs that reach it, each worse than the one before:
 
 unreached   no program reached it, or none that is captured
 equivalent  what is captured is the same as without it (`Observation.digest`)
 harmless    some graph is another one, but every call ends as without it, or as eager where it did not without it
 stops       some program is not captured, and no call of any other ends otherwise: this is for the capture oracle
-changes     a call of some captured program ends otherwise; for mechanism also: some program is not captured
+changes     a call of some captured program ends otherwise; for capture and mechanism also: some program is not captured
 """
+
+SEVERITY: tuple[Effect, ...] = ("unreached", "equivalent", "harmless", "stops", "changes")
 
 NUMBERS = 12
 """How many variants of a fault there are."""
+
+MOST_TIMEOUTS = 2
+"""After this many runs with a fault that did not end in time, no more are done. Each costs the whole limit."""
 
 
 class Planted(msgspec.Struct, frozen=True):
@@ -41,11 +46,10 @@ class Planted(msgspec.Struct, frozen=True):
 
     `programs` counts the programs that were run with it, `timeouts` those that did not end in time. `found` says that a
     case of the campaign showed it, with `cpu_seconds` and `cases` of the campaign at that case. `found_by_example` says
-    that no case showed it, but the program which the database knows for the site. `exact` and `exact_by_example` say
-    that exactly this place was blamed then, `elsewhere` how many failures of other kinds name another place: a symbol
-    that became a number is reported by itself, and may also make a result wrong. `kind` and `named` are the failure and
-    the place that was blamed, with its line, by the campaign's case, else by the example. `program` showed it. `why`
-    says what is wrong if it was not found or not named.
+    that no case showed it, but the program which the database knows for the site. `exact` says that exactly this place
+    was blamed then, `elsewhere` how many failures of other kinds name another place: a symbol that became a number is
+    reported by itself, and may also make a result wrong. `kind` and `named` are the failure and the place that was
+    blamed, with its line. `program` showed it. `why` says what is wrong if it was not found or not named.
     """
 
     place: Place
@@ -57,9 +61,8 @@ class Planted(msgspec.Struct, frozen=True):
     cpu_seconds: float | None = None
     cases: int | None = None
     found: bool = False
-    exact: bool = False
     found_by_example: bool = False
-    exact_by_example: bool = False
+    exact: bool = False
     elsewhere: int = 0
     stage: Stage | None = None
     kind: str = ""
@@ -67,45 +70,10 @@ class Planted(msgspec.Struct, frozen=True):
     program: str = ""
     why: str = ""
 
-
-class Recall(msgspec.Struct, frozen=True, kw_only=True):
-    """What a campaign found of the planted faults; CPU seconds are over the ones found, None if there is none.
-
-    The faults are drawn from `known_sites`.
-    """
-
-    oracle: str
-    torch: str
-    seed: int
-    campaign_seed: int
-    budget: str
-    known_sites: int
-    faults: tuple[Planted, ...]
-    cpu_seconds_median: float | None
-    cpu_seconds_90th: float | None
-    campaign_cpu_seconds: float
-    interrupted: bool
-
-    def counts(self) -> dict[str, int]:
-        """The number of faults by effect. `found` counts those of the `changing` ones that a case of the campaign
-        showed, `exact` those of them that were named exactly; `…with_examples` also what the program showed that the
-        database has for the site.
-        """
-        effects = [one.effect for one in self.faults]
-        found = [one for one in self.faults if one.found]
-        shown = [one for one in self.faults if one.found or one.found_by_example]
-        return {
-            "unreached": effects.count("unreached"),
-            "harmless": effects.count("harmless"),
-            "stopping": effects.count("stops"),
-            "with_examples": len(shown),
-            "exact_with_examples": sum(one.exact if one.found else one.exact_by_example for one in shown),
-            "planted": len(self.faults),
-            "equivalent": effects.count("equivalent"),
-            "changing": effects.count("changes"),
-            "found": len(found),
-            "exact": sum(one.exact for one in found),
-        }
+    @property
+    def drops(self) -> bool:
+        """Whether it drops an assertion."""
+        return any(one.kind == "drop assertion" for one in self.semantics.faults)
 
 
 Pool: TypeAlias = Literal["fallbacks", "shared fallbacks", "assertions"]
@@ -119,12 +87,11 @@ assertions        places that make run-time assertions
 
 
 class Plant(NamedTuple):
-    """A kind of planted fault: what it does, where it is drawn from, and the semantics that apply it.
+    """A kind of planted fault: where it is drawn from, and the semantics that apply it.
 
     The number of a fault chooses among its variants.
     """
 
-    what: str
     drawn_from: Pool
     semantics: Callable[[SiteRecord, int], Semantics]
 
@@ -134,47 +101,39 @@ def place_of(record: SiteRecord) -> Place:
     return Place(record.language, record.file, record.line)
 
 
-def _turned(record: SiteRecord, _: int) -> Semantics:
+def _withheld(record: SiteRecord, _: int) -> Semantics:
+    return Semantics("explicit", (place_of(record),))
+
+
+def _inverted(record: SiteRecord, _: int) -> Semantics:
     usual = record.fallbacks.get("True", 0) > record.fallbacks.get("False", 0)
     return Semantics(answers=(Answer(place_of(record), not usual),))
 
 
+def _with(kind: Literal["specialize", "add assertion", "drop assertion"]) -> Callable[[SiteRecord, int], Semantics]:
+    def semantics(record: SiteRecord, number: int) -> Semantics:
+        return Semantics(faults=(Fault(place_of(record), kind, 0 if kind == "drop assertion" else number),))
+
+    return semantics
+
+
 PLANTS: Mapping[str, tuple[Plant, ...]] = {
-    "capture": (
-        Plant("the fallback is withheld", "fallbacks", lambda one, _: Semantics("explicit", (place_of(one),))),
-    ),
-    "agreement": (Plant("the fallback is turned round", "fallbacks", _turned),),
-    "specialization": (
-        Plant(
-            "a symbol becomes a number or another symbol",
-            "fallbacks",
-            lambda one, number: Semantics(faults=(Fault(place_of(one), "specialize", number),)),
-        ),
-    ),
-    "assertions": (
-        Plant(
-            "an assertion is added",
-            "fallbacks",
-            lambda one, number: Semantics(faults=(Fault(place_of(one), "add assertion", number),)),
-        ),
-        Plant(
-            "an assertion is dropped",
-            "assertions",
-            lambda one, _: Semantics(faults=(Fault(place_of(one), "drop assertion"),)),
-        ),
-    ),
-    "mechanism": (Plant("the fallback is turned round, in explicit semantics only", "shared fallbacks", _turned),),
+    "capture": (Plant("fallbacks", _withheld),),
+    "agreement": (Plant("fallbacks", _inverted),),
+    "specialization": (Plant("fallbacks", _with("specialize")),),
+    "assertions": (Plant("fallbacks", _with("add assertion")), Plant("assertions", _with("drop assertion"))),
+    "mechanism": (Plant("shared fallbacks", _inverted),),
 }
 """The faults that are planted for each oracle, as many of each kind."""
 
 JUDGES: Mapping[str, tuple[str, ...]] = {
-    "capture": ("capture",),
+    "capture": CAPTURE,
     "agreement": (together := ("agreement", "specialization", "assertions")),
     "specialization": together,
     "assertions": together,
     "mechanism": ("mechanism",),
 }
-"""The oracles that judge the faults planted for an oracle. A turned fallback may show as an assertion, for example."""
+"""The oracles that judge the faults planted for an oracle: an inverted fallback may show as an assertion, too."""
 
 
 def draw(
@@ -183,15 +142,15 @@ def draw(
     """`number` faults for an oracle, by the seed, one a place. Raises InputError if there are fewer places."""
     chosen = random.Random(seed)
     fell_back = tuple(one for one in fallbacks if one.fallbacks)
-    pools: dict[Pool, dict[tuple[str, str, int], SiteRecord]] = {
-        "fallbacks": _places(fell_back),
-        "shared fallbacks": _places(one for one in fell_back if one.old.get("same")),
-        "assertions": _places(assertions),
+    pools: dict[Pool, Iterable[SiteRecord]] = {
+        "fallbacks": fell_back,
+        "shared fallbacks": (one for one in fell_back if one.old.get("same")),
+        "assertions": assertions,
     }
     plants = PLANTS[oracle]
     drawn: list[Planted] = []
     for turn, plant in enumerate(plants):
-        pool = pools[plant.drawn_from]
+        pool = {record.key[:3]: record for record in sorted(pools[plant.drawn_from], key=lambda one: one.key)}
         share = number // len(plants) + (turn < number % len(plants))
         if plant.drawn_from != "assertions" and len(pool) < share:
             kind = "" if plant.drawn_from == "fallbacks" else ", with the answer of size-oblivious semantics"
@@ -205,11 +164,7 @@ def draw(
     return tuple(drawn)
 
 
-def _places(records: Iterable[SiteRecord]) -> dict[tuple[str, str, int], SiteRecord]:
-    return {record.key[:3]: record for record in sorted(records, key=lambda one: one.key)}
-
-
-def what_of(oracle: str, semantics: Semantics) -> str:
+def what_of(semantics: Semantics) -> str:
     """What a fault does, in words."""
     match semantics:
         case Semantics(answers=(Answer(value=value), *_)):
@@ -217,21 +172,15 @@ def what_of(oracle: str, semantics: Semantics) -> str:
         case Semantics(faults=(Fault(kind=kind, number=number), *_)):
             return kind if kind == "drop assertion" else f"{kind} {number}"
         case _:
-            return PLANTS[oracle][0].what
+            return "the fallback is withheld"
 
 
 Tester = Callable[[Trial], Tried]
 """Runs and judges. A worker that dies is an observation."""
 
-SEVERITY: tuple[Effect, ...] = ("unreached", "equivalent", "harmless", "stops", "changes")
-
-
-MOST_TIMEOUTS = 2
-"""After this many runs with a fault that did not end in time, no more are done. Each costs the whole limit."""
-
 
 class Reacher(NamedTuple):
-    """A program in a stage. `called` says that it was captured and called there.
+    """A program in a stage. `captured` says that it was captured there.
 
     `reached` are the places whose guards took their fallback, each with the form of the expression. `cpu_seconds` and
     `cases` are the campaign's when it was done.
@@ -239,18 +188,10 @@ class Reacher(NamedTuple):
 
     program: str
     stage: Stage
-    called: bool
+    captured: bool
     reached: frozenset[tuple[Place, str]]
     cpu_seconds: float
     cases: int
-
-
-class Maker(NamedTuple):
-    """A program in a stage, and the places in torch that make run-time assertions in it, which some call violates."""
-
-    program: str
-    stage: Stage
-    places: tuple[Place, ...]
 
 
 @dataclass(slots=True)
@@ -264,11 +205,11 @@ class Programs:
     known: frozenset[Signature] = frozenset()
     healthy: dict[Trial, Tried] = field(default_factory=dict)
 
-    def without_fault(self, program: str, stage: Stage, judges: tuple[str, ...]) -> Tried:
+    def without_fault(
+        self, program: str, stage: Stage, judges: tuple[str, ...], semantics: Semantics = EXPLICIT
+    ) -> Tried:
         """The program as it is; called and judged by oracles, if there are any."""
-        return self._healthy(_trial(program, stage, EXPLICIT, judges))
-
-    def _healthy(self, trial: Trial) -> Tried:
+        trial = _trial(program, stage, semantics, judges)
         if trial not in self.healthy:
             self.healthy[trial] = self.tester(trial)
         return self.healthy[trial]
@@ -276,14 +217,16 @@ class Programs:
     def with_fault(self, fault: Planted, oracle: str, program: str, stage: Stage, case: Reacher | None) -> Planted:
         """A fault that is planted for an oracle, after one more program: one of a `case`, else the database's example.
 
-        Semantics are compared in a sample of the cases, as a campaign does.
+        Semantics are compared in a sample of the cases, as a campaign does. A program that is not captured without the
+        fault tests nothing but guards.
         """
         judges = JUDGES[oracle]
-        graph = self.without_fault(program, stage, ()).observation
         compares = bool(comparing(judges))
-        others = (SIZE_OBLIVIOUS,) if compares else ()
-        captured = (graph, *(self._healthy(_trial(program, stage, other, ())).observation for other in others))
-        if any(one.outcome != "ok" for one in captured):
+        graph = self.without_fault(program, stage, ()).observation
+        captured = [graph]
+        if compares:
+            captured.append(self.without_fault(program, stage, (), SIZE_OBLIVIOUS).observation)
+        if judges != CAPTURE and any(one.outcome != "ok" for one in captured):
             return fault
         fault = msgspec.structs.replace(fault, programs=fault.programs + 1)
         changed = self.tester(_trial(program, stage, fault.semantics, ())).observation
@@ -295,28 +238,50 @@ class Programs:
         known = self.known | {one.signature for one in before.failures}
         new = tuple(one for one in after.failures if one.signature not in known)
         effect, change = effect_of(before.observation, after.observation)
-        if compares and after.observation.outcome == "fail":
-            effect = "changes"
-        why = f"{stage}: {change}" if change and (not fault.why or effect == "changes") else fault.why
-        timeouts = fault.timeouts + (after.observation.outcome == "timeout")
-        worst = max(fault.effect, effect, key=SEVERITY.index)
-        fault = msgspec.structs.replace(fault, effect=worst, timeouts=timeouts, why=why)
+        if effect == "stops" and after.observation.outcome == "fail" and (compares or judges == CAPTURE):
+            effect = "changes" if new or graph.outcome == "ok" else "harmless"
+        fault = msgspec.structs.replace(
+            fault,
+            effect=max(fault.effect, effect, key=SEVERITY.index),
+            timeouts=fault.timeouts + (after.observation.outcome == "timeout"),
+            why=f"{stage}: {change}" if change and (not fault.why or effect == "changes") else fault.why,
+        )
         if effect != "changes" or not new:
             return fault
         elsewhere = [one for one in new if not names(one, fault, before.observation)]
         exact = bool({one.signature.kind for one in new} - {one.signature.kind for one in elsewhere})
-        fault = msgspec.structs.replace(
+        return msgspec.structs.replace(
             fault,
+            found=case is not None,
+            found_by_example=case is None,
+            exact=exact,
+            elsewhere=len(elsewhere),
+            cpu_seconds=case.cpu_seconds if case is not None else None,
+            cases=case.cases if case is not None else None,
             stage=stage,
             kind=", ".join(dict.fromkeys(str(one.signature.kind) for one in new)),
-            named=", ".join(map(blamed, new)),
+            named=", ".join(map(_blamed, new)),
             program=program,
-            elsewhere=len(elsewhere),
             why="" if exact else change,
         )
-        if case is None:
-            return msgspec.structs.replace(fault, found_by_example=True, exact_by_example=exact)
-        return msgspec.structs.replace(fault, found=True, exact=exact, cpu_seconds=case.cpu_seconds, cases=case.cases)
+
+    def show(self, fault: Planted, oracle: str, example: SiteRecord | None, cases: Iterable[Reacher]) -> Planted:
+        """Run the campaign's cases with a fault that is planted for an oracle until it is reported; if it is not, the
+        database's example.
+        """
+        tries: list[tuple[str, Stage, Reacher | None]] = [(case.program, case.stage, case) for case in cases]
+        if example is not None and example.example:
+            stages: tuple[Stage, ...] = ("aot", "export", "compile", "export-strict")
+            ordered = sorted(stages, key=lambda one: one != example.stage)
+            tries += [(example.example, stage, None) for stage in ordered]
+        if not tries:
+            return fault
+        fault = msgspec.structs.replace(fault, why="")
+        for program, stage, case in tries:
+            fault = self.with_fault(fault, oracle, program, stage, case)
+            if fault.found or fault.found_by_example or fault.timeouts == MOST_TIMEOUTS:
+                break
+        return fault if fault.programs else msgspec.structs.replace(fault, why="no program that is captured reached it")
 
 
 def _trial(program: str, stage: Stage, semantics: Semantics, judges: tuple[str, ...]) -> Trial:
@@ -325,7 +290,7 @@ def _trial(program: str, stage: Stage, semantics: Semantics, judges: tuple[str, 
 
 
 def effect_of(before: Observation, after: Observation) -> tuple[Effect, str]:
-    """What a fault does, by the runs of a captured program without and with it, and the first change."""
+    """What a fault does, by the runs of a program without and with it, and the first change."""
     if after.outcome != "ok":
         error = after.exceptions[0].message.partition("\n")[0][:120] if after.exceptions else after.reason
         return "stops", f"{after.outcome}: {error}"
@@ -357,15 +322,17 @@ def _said(call: Call) -> str:
     return "as eager" if call.eager.returned else "taken"
 
 
-def names(found: Classified, fault: Planted, healthy: Observation) -> bool:
-    """Whether a failure is blamed on exactly the planted place.
+def names(classified: Classified, fault: Planted, healthy: Observation) -> bool:
+    """Whether a failure is blamed on exactly the planted place: the frame for Python, and for a withheld fallback in
+    C++ the place of the guard.
 
     An assertion that is not there has no place any more. Exact is then the op that made it without the fault.
     """
-    if fault.semantics.faults and fault.semantics.faults[0].kind == "drop assertion":
-        site = found.signature.site
+    site, frame, raised = classified.signature.site, classified.frame, classified.failure.observation.raised
+    if fault.drops:
         return site.language == "op" and site.function in set(_makers(healthy, fault.place))
-    frame = found.frame
+    if fault.semantics.without and fault.place.language == "C++":
+        return site.language == "C++" and raised is not None and raised.place == fault.place
     return frame is not None and (frame.file, frame.line) == (fault.place.file, fault.place.line)
 
 
@@ -377,33 +344,7 @@ def _makers(observation: Observation, place: Place) -> Iterator[str]:
             yield op_name(callee(frame))
 
 
-def maker_of(case: Reacher, tried: Tried) -> Maker:
-    """The places in torch that make run-time assertions in a program."""
-    made = {one.place for one in tried.observation.constraints if one.kind == "assertion"}
-    inside = sorted(place for place in made if place.language == "C++" or place.file.startswith("torch/"))
-    return Maker(case.program, case.stage, tuple(inside))
-
-
-def show_called(
-    fault: Planted, oracle: str, example: SiteRecord | None, cases: Iterable[Reacher], programs: Programs
-) -> Planted:
-    """Run the campaign's cases with a fault that is planted for an oracle until it is reported; if it is not, the
-    database's example.
-    """
-    fault = msgspec.structs.replace(fault, why="")
-    tries = [(case.program, case.stage, case) for case in cases]
-    if example is not None and example.example:
-        stages: tuple[Stage, ...] = ("aot", "export", "compile", "export-strict")
-        ordered = sorted(stages, key=lambda one: one != example.stage)
-        tries += [(example.example, stage, None) for stage in ordered]  # type: ignore[misc]
-    for program, stage, case in tries:
-        fault = programs.with_fault(fault, oracle, program, stage, case)
-        if fault.found or fault.found_by_example or fault.timeouts == MOST_TIMEOUTS:
-            break
-    return fault if fault.programs else msgspec.structs.replace(fault, why="no program that is captured reached it")
-
-
-def blamed(classified: Classified) -> str:
+def _blamed(classified: Classified) -> str:
     """The place that was blamed, with its line."""
     frame = classified.frame
     line = f" line {frame.line}" if frame is not None and frame.line else ""

@@ -8,185 +8,224 @@ shows it is the one that would have found it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from statistics import median, quantiles
-from time import monotonic
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from ci.bench.command import Result, Session
-from ci.bench.planted import (
-    JUDGES,
-    PLANTS,
-    Maker,
-    Planted,
-    Programs,
-    Reacher,
-    Recall,
-    Tester,
-    blamed,
-    draw,
-    maker_of,
-    place_of,
-    show_called,
-    what_of,
-)
-from ci.bench.survey import Judged, Reachers, RecallFolder, Survey
-from ddefuzz.campaign.campaign import Listener
+from ci.bench.planted import JUDGES, PLANTS, SEVERITY, Planted, Programs, Reacher, draw, place_of, what_of
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan, parse_budget
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult
-from ddefuzz.classify.cause import Classified
-from ddefuzz.cli.output import stop_on_interrupt
 from ddefuzz.cli.run import campaign_progress
-from ddefuzz.errors import EXIT_INTERRUPTED, InputError, ProgramError
-from ddefuzz.execute.pool import Lost, Pool, Stopped, lost_observation
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, STAGES, Observation, ProgramSubject, Run, Stage
+from ddefuzz.errors import InputError, ProgramError
+from ddefuzz.execute.pool import Lost, Pool, lost_observation
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, STAGES, Semantics, Stage
+from ddefuzz.files import append, is_there, read_bytes, write_atomically
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument.events import Place
 from ddefuzz.ops import catalogue
-from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.oracles.program import CAPTURE, Trial, Tried, judge_run, tried_of
 from ddefuzz.oracles.table import BY_DEFAULT
 from ddefuzz.show.blocks import Block, prose, table
 
+RUN_SECONDS = 60.0
+"""Seconds of the clock for a program with a fault."""
+
 SURVEYED = 150
 """How many captured programs of the campaign are searched for places that make run-time assertions."""
-
-SAVED = 30.0
-"""Seconds between two times that the cases of the campaign are kept."""
 
 ALIKE = 4
 """Programs that are run with a fault, at most, for each form of the expressions at its place."""
 
+T = TypeVar("T")
 
-def healthy_campaign(plan: Plan, kept: RecallFolder, database: Database, stopped: Stopped, listen: Listener) -> Survey:
-    """Run the campaign of `plan` without faults, in an empty database. Its cases are kept every `SAVED` seconds."""
-    reachers, torch = Reachers(), metadata.version("torch")
-    saved = monotonic()
 
-    def survey(cpu_seconds: float, *, interrupted: bool) -> Survey:
-        return Survey(
-            torch=torch,
-            seed=plan.seed,
-            budget=str(plan.budget),
-            cpu_seconds=round(cpu_seconds, 1),
-            interrupted=interrupted,
-            found=tuple(reachers.found),
-        )
+class Survey(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A campaign without faults, and all runs of its cases that reached a place with an undecided guard, in order.
 
-    def note(result: CaseResult, tally: Tally) -> None:
-        nonlocal saved
-        reachers(result, tally)
-        if monotonic() > saved + SAVED:
-            kept.save_survey(survey(tally.total_cpu_seconds(), interrupted=True))
-            saved = monotonic()
+    `cpu_seconds` are those of the campaign. It was `interrupted` if that is not its whole budget.
+    """
 
-    summary = start(plan, database, listen, stopped, note)
-    whole = survey(sum(summary.cpu_seconds.values()), interrupted=summary.interrupted)
-    kept.save_survey(whole)
-    return whole
+    torch: str
+    seed: int
+    budget: str
+    cpu_seconds: float
+    interrupted: bool
+    reachers: tuple[Reacher, ...]
+
+    def cases(self, place: Place, number: int, alike: int, *, captured: bool) -> Iterator[Reacher]:
+        """The first `number` programs that reached a place, with at most `alike` for each set of forms of the
+        expressions there. Only `captured` ones can be called.
+        """
+        forms: dict[frozenset[str], int] = {}
+        for one in self.reachers:
+            form = frozenset(shape for at, shape in one.reached if at == place)
+            if number and form and (one.captured or not captured) and forms.get(form, 0) < alike:
+                forms[form] = forms.get(form, 0) + 1
+                number -= 1
+                yield one
+
+
+def reachers_of(result: CaseResult, tally: Tally) -> Iterator[Reacher]:
+    """The explicit runs of one case that reached a place with an undecided guard."""
+    captured = {one.stage for one in result.outcomes if one.outcome == "ok" and one.semantics == str(EXPLICIT)}
+    now = round(tally.total_cpu_seconds(), 3)
+    for one in result.reached:
+        places = frozenset((each.place, each.shape) for each in one.reached if each.answer != "raised")
+        if result.program and places:
+            called = one.stage in captured and one.stage in CHEAP_TO_CALL
+            yield Reacher(result.program, one.stage, called, places, now, len(tally.digests))
+
+
+class Judged(msgspec.Struct, frozen=True, tag=True):
+    """A fault that was planted for an oracle, in at most `tries` cases of the campaign."""
+
+    oracle: str
+    tries: int
+    fault: Planted
+
+    @property
+    def key(self) -> tuple[str, int, Semantics]:
+        """What is the same before and after it is judged."""
+        return self.oracle, self.tries, self.fault.semantics
+
+
+def read_kept(path: Path) -> tuple[Survey | None, dict[object, Planted]]:
+    """The campaign of a file of `--keep`, and its judged faults by key. Raises InputError if it is another file."""
+    content = read_bytes(path) if is_there(path) else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    try:
+        survey, *judged = msgspec.json.Decoder(Survey | Judged).decode_lines(whole) or [None]
+    except (RecursionError, msgspec.DecodeError) as error:
+        raise InputError(f"{path}: found {error}, expected what `python ci/bench recall --keep` wrote") from error
+    if whole != content:  # a run was cut short while it wrote
+        write_atomically(path, whole)
+    return survey, {one.key: one.fault for one in judged}
+
+
+def counts(faults: Sequence[Planted]) -> dict[str, int]:
+    """The number of faults by what they do and how they were found."""
+    effects = Counter(one.effect for one in faults)
+    shown = [one for one in faults if one.found or one.found_by_example]
+    return {
+        "planted": len(faults),
+        **{effect: effects[effect] for effect in SEVERITY},
+        "found": sum(one.found for one in shown),
+        "exact": sum(one.found and one.exact for one in shown),
+        "elsewhere": sum(one.found and one.exact and one.elsewhere > 0 for one in shown),
+        "with_examples": len(shown),
+        "exact_with_examples": sum(one.exact for one in shown),
+    }
+
+
+WORDS: Final = {
+    "unreached": "reached by no program that is captured",
+    "equivalent": "equivalent: the same graphs and assumptions",
+    "harmless": "harmless: another graph, but every call ends as without the fault",
+    "stops": "stop a capture, and change no call",
+    "changes": "change a result",
+    "found": "of these found by the campaign",
+    "exact": "of the found named exactly",
+    "elsewhere": "of these also reported at another place",
+    "with_examples": "found by the campaign or by the site's known program",
+    "exact_with_examples": "of these named exactly",
+}
+"""What the numbers of `counts` are of."""
+
+SHARES: Final = {
+    "found": "changes",
+    "exact": "found",
+    "with_examples": "changes",
+    "exact_with_examples": "with_examples",
+}
+"""The numbers that are shown as shares, and of which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planting:
     """What to plant for each oracle: faults at `number` places, drawn by `seed`, each tried on at most `tries` cases of
-    a campaign, `plan.jobs` faults at a time. `known` are the guard sites of the database.
+    a campaign, `jobs` faults at a time. `known` are the guard sites of the database. `file` keeps what is judged.
     """
 
-    plan: Plan
+    session: Session
     known: tuple[SiteRecord, ...]
     number: int
     seed: int
     tries: int
+    jobs: int
     survey: Survey
-    kept: RecallFolder
+    file: Path
+    judged: dict[object, Planted]
     programs: Programs
-    stopped: Stopped
-    say: Callable[[str], None]
 
-    def recall(self, oracle: str) -> Recall:
+    def recall(self, oracle: str) -> dict[str, Any]:
         """Run the cases of the campaign with each fault that is planted for an oracle."""
-        survey = self.survey
         drops = any(plant.drawn_from == "assertions" for plant in PLANTS[oracle])
-        makers = self._makers(oracle) if drops else ()
-        assertions = tuple({place: _record(place) for maker in makers for place in maker.places}.values())
+        makers = self._makers(oracle) if drops else {}
+        places = dict.fromkeys(place for made in makers.values() for place in made)
+        assertions = [SiteRecord(place.language, place.file, place.line, "", "") for place in places]
         examples = examples_of(self.known)
         drawn = draw(oracle, self.known, assertions, self.number, self.seed)
 
         def planted(fault: Planted) -> Planted | None:
-            judged = Judged(oracle, self.tries, len(survey.found), fault)
-            before = self.kept.judged(judged)
-            if before is not None or self.stopped():
-                return before
-            if oracle == "capture":
-                after = show(fault, survey.first(fault.place), self.plan.stages, self.programs.tester)
-            else:
-                cases = self._cases(fault, makers)
-                after = show_called(fault, oracle, examples.get(fault.place), cases, self.programs)
-            self.kept.add(msgspec.structs.replace(judged, fault=after))
-            return after
+            key = Judged(oracle, self.tries, fault).key
+            if key in self.judged or self.session.stopped():
+                return self.judged.get(key)
+            cases = self.survey.cases(fault.place, self.tries, ALIKE, captured=JUDGES[oracle] != CAPTURE)
+            if fault.drops:
+                cases = islice((case for case, made in makers.items() if fault.place in made), self.tries)
+            return self.programs.show(fault, oracle, examples.get(fault.place), cases)
 
         faults: list[Planted] = []
-        with ThreadPoolExecutor(self.plan.jobs) as threads:
-            for fault in threads.map(planted, drawn):
-                faults += [] if fault is None else [fault]
-                found = [one for one in faults if one.found]
-                changing, exact = sum(one.effect == "changes" for one in faults), sum(one.exact for one in found)
-                said = f"{changing} change a result, {len(found)} found, {exact} named exactly"
-                self.say(f"{oracle}: {len(faults)} of {len(drawn)} faults done; {said}")
-        seconds = sorted(one.cpu_seconds for one in faults if one.found and one.cpu_seconds is not None)
-        return Recall(
-            oracle=oracle,
-            torch=survey.torch,
-            seed=self.seed,
-            campaign_seed=survey.seed,
-            budget=survey.budget,
-            known_sites=len({record.key[:3] for record in self.known if record.fallbacks}) + len(assertions),
-            faults=tuple(faults),
-            cpu_seconds_median=median(seconds) if seconds else None,
-            cpu_seconds_90th=ninetieth(seconds) if seconds else None,
-            campaign_cpu_seconds=survey.cpu_seconds,
-            interrupted=survey.interrupted or len(faults) < len(drawn),
-        )
+        for fault in self._in_threads(planted, drawn):
+            if fault is None:
+                continue
+            judged = Judged(oracle, self.tries, fault)
+            if judged.key not in self.judged:
+                append(self.file, msgspec.json.encode(judged) + b"\n")
+            faults.append(fault)
+            self.session.live.update(f"{oracle}: {len(faults)} of {len(drawn)} faults done")
+        seconds = [one.cpu_seconds for one in faults if one.cpu_seconds is not None]
+        return {
+            "oracle": oracle,
+            **{name: getattr(self.survey, name) for name in ("torch", "seed", "budget", "cpu_seconds")},
+            "sites_seed": self.seed,
+            "known_sites": len({record.key[:3] for record in self.known if record.fallbacks}) + len(assertions),
+            "faults": faults,
+            "cpu_seconds_median": median(seconds) if seconds else None,
+            "cpu_seconds_90th": ninetieth(seconds) if seconds else None,
+            "interrupted": self.survey.interrupted or len(faults) < len(drawn),
+            **counts(faults),
+        }
 
-    def _makers(self, oracle: str) -> tuple[Maker, ...]:
-        """The first captured programs of the campaign that make run-time assertions."""
-        known = self.kept.makers()
-        if known is not None:
-            return known
+    def _in_threads(self, function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
+        with ThreadPoolExecutor(self.jobs) as threads:
+            yield from threads.map(function, items)
 
-        def looked(case: Reacher) -> Maker | None:
-            if self.stopped():
-                return None
-            return maker_of(case, self.programs.without_fault(case.program, case.stage, JUDGES[oracle]))
+    def _makers(self, oracle: str) -> dict[Reacher, set[Place]]:
+        """The first captured programs of the campaign, and where in torch each makes run-time assertions."""
 
-        called = list(islice((one for one in self.survey.found if one.called), SURVEYED))
-        makers: list[Maker | None] = []
-        with ThreadPoolExecutor(self.plan.jobs) as threads:
-            for maker in threads.map(looked, called):
-                makers.append(maker)
-                self.say(f"{len(makers)} of {len(called)} programs searched for run-time assertions")
-        found = tuple(one for one in makers if one is not None and one.places)
-        if None not in makers:
-            self.kept.save_makers(found)
-        return found
+        def made_by(case: Reacher) -> set[Place]:
+            if self.session.stopped():
+                raise KeyboardInterrupt
+            tried = self.programs.without_fault(case.program, case.stage, JUDGES[oracle])
+            made = {one.place for one in tried.observation.constraints if one.kind == "assertion"}
+            return {place for place in made if place.language == "C++" or place.file.startswith("torch/")}
 
-    def _cases(self, fault: Planted, makers: tuple[Maker, ...]) -> list[Reacher]:
-        """The cases to run with a fault: those that took a fallback at its place, or made an assertion there."""
-        if not any(one.kind == "drop assertion" for one in fault.semantics.faults):
-            return list(self.survey.called(fault.place, self.tries, ALIKE))
-        there = {(maker.program, maker.stage) for maker in makers if fault.place in maker.places}
-        return [one for one in self.survey.found if (one.program, one.stage) in there][: self.tries]
+        captured = [one for one in self.survey.reachers if one.captured][:SURVEYED]
+        return dict(zip(captured, self._in_threads(made_by, captured), strict=True))
 
 
 def examples_of(known: Iterable[SiteRecord]) -> dict[Place, SiteRecord]:
@@ -199,66 +238,9 @@ def examples_of(known: Iterable[SiteRecord]) -> dict[Place, SiteRecord]:
     return found
 
 
-def _record(place: Place) -> SiteRecord:
-    return SiteRecord(place.language, place.file, place.line, "", "")
-
-
-def show(fault: Planted, first: Reacher | None, stages: tuple[Stage, ...], tester: Tester) -> Planted:
-    """Run the program that reached the site with the fault: in the stage where it did, then in the campaign's."""
-    if first is None:
-        return fault
-    reached = {"cpu_seconds": first.cpu_seconds, "cases": first.cases, "program": first.program, "why": ""}
-    fault = msgspec.structs.replace(fault, **reached)
-    for stage in dict.fromkeys((first.stage, *stages)):
-        run = Run(ProgramSubject(first.program), stage, fault.semantics)
-        judged = judge_fault(fault, tester(Trial(run)).observation)
-        if judged.found:
-            return judged
-        fault = msgspec.structs.replace(judged, why="; ".join(filter(None, (fault.why, judged.why))))
-    return fault
-
-
-def judge_fault(fault: Planted, seen: Observation) -> Planted:
-    """Whether a run with the fault shows it, and names it."""
-    fault = msgspec.structs.replace(fault, programs=fault.programs + 1)
-    if seen.raised is None or not seen.raised.withheld:
-        last = seen.exceptions[0].message.partition("\n")[0][:120] if seen.exceptions else seen.reason
-        why = "torch catches the error and continues" if seen.outcome == "ok" else f"ends otherwise: {last}"
-        changes = seen.outcome != "ok" or fault.effect == "changes"
-        return msgspec.structs.replace(fault, effect="changes" if changes else "harmless", why=f"{seen.stage}: {why}")
-    named = tuple(map(classify, judge([seen])))
-    exact = bool(named) and all(names(one, fault.place, seen.raised.place) for one in named)
-    return msgspec.structs.replace(
-        fault,
-        effect="changes",
-        found=True,
-        exact=exact,
-        stage=seen.stage,
-        kind=", ".join(dict.fromkeys(str(one.signature.kind) for one in named)),
-        named=", ".join(map(blamed, named)),
-        why="" if exact else f"evaluated at {seen.raised.place.file}:{seen.raised.place.line}",
-    )
-
-
-def names(classified: Classified, planted: Place, evaluated: Place) -> bool:
-    """Whether a failure is blamed on exactly the planted place: the frame for Python, the place of the guard
-    for C++.
-    """
-    if planted.language == "C++":
-        return classified.signature.site.language == "C++" and evaluated == planted
-    frame = classified.frame
-    return frame is not None and Place("Python", frame.file, frame.line) == planted
-
-
 def ninetieth(values: list[float]) -> float:
     """The 90th percentile, by linear interpolation."""
     return quantiles(values, n=10, method="inclusive")[8] if len(values) > 1 else values[0]
-
-
-RUN_SECONDS = 60.0
-"""Seconds of the clock for a program with a fault."""
-
-SCHEMA = "ddefuzz.bench.recall/3"
 
 
 def run(
@@ -267,11 +249,11 @@ def run(
     sites: int,
     seed: int,
     budget: str,
-    campaign_seed: int | None,
+    campaign_seed: int,
     tries: int,
     keep: Path | None,
     guided: bool,
-    version: str | None,
+    version: str,
     stages: tuple[Stage, ...],
     jobs: int,
     db: DatabaseUrl,
@@ -290,7 +272,7 @@ def run(
         raise InputError(f"--stage: found {', '.join(stages)}, expected one of {', '.join(CHEAP_TO_CALL)}")
     plan = Plan(
         profile="default",
-        seed=1000 + seed if campaign_seed is None else campaign_seed,
+        seed=campaign_seed,
         budget=parse_budget(budget),
         jobs=jobs,
         stages=usable,
@@ -303,24 +285,37 @@ def run(
     )
     chosen = " ".join(f"--oracle {oracle}" for oracle in oracles)
     command = f"python ci/bench recall {chosen} --sites {sites} --seed {seed} --budget {plan.budget} --db {db}"
-    with stop_on_interrupt() as stopped:
-        kept = RecallFolder(keep or session.folder)
-        survey = kept.survey()
-        if survey is None:
-            with (
-                campaign_progress(plan, command) as progress,
-                Database.open(f"sqlite:///{session.folder}/recall.db") as empty,
-            ):
-                survey = healthy_campaign(plan, kept, empty, stopped, progress)
-        with Pool(jobs) as pool:
-            programs = Programs(lambda trial: _tried(pool, trial), signatures)
-            say = session.live.update
-            planting = Planting(plan, known, sites, seed, tries, survey, kept, programs, stopped, say)
-            records = list(map(planting.recall, oracles))
-        interrupted = stopped()
+    file = keep or session.folder / "kept.jsonl"
+    survey, judged = read_kept(file)
+    if survey is None:
+        survey = healthy_campaign(session, plan, command)
+        append(file, msgspec.json.encode(survey) + b"\n")
+    with Pool(jobs) as pool:
+        programs = Programs(lambda trial: _tried(pool, trial), signatures)
+        planting = Planting(session, known, sites, seed, tries, jobs, survey, file, judged, programs)
+        records = list(map(planting.recall, oracles))
     blocks = [block for record in records for block in view(record)]
-    documents = [{**msgspec.to_builtins(record), **record.counts()} for record in records]
-    return Result({"schema": SCHEMA, "records": documents}, blocks, exit_code=EXIT_INTERRUPTED if interrupted else 0)
+    return Result({"schema": "ddefuzz.bench.recall/4", "records": records}, blocks)
+
+
+def healthy_campaign(session: Session, plan: Plan, command: str) -> Survey:
+    """Run the campaign of `plan` without faults, in an empty database."""
+    reachers: list[Reacher] = []
+    with (
+        campaign_progress(plan, command) as progress,
+        Database.open(f"sqlite:///{session.folder}/recall.db") as empty,
+    ):
+        summary = start(
+            plan, empty, progress, session.stopped, lambda result, tally: reachers.extend(reachers_of(result, tally))
+        )
+    return Survey(
+        torch=summary.torch,
+        seed=plan.seed,
+        budget=str(plan.budget),
+        cpu_seconds=round(sum(summary.cpu_seconds.values()), 1),
+        interrupted=summary.interrupted,
+        reachers=tuple(reachers),
+    )
 
 
 def _tried(pool: Pool, trial: Trial) -> Tried:
@@ -328,52 +323,38 @@ def _tried(pool: Pool, trial: Trial) -> Tried:
     return tried_of(lost_observation(trial.run, judged)) if isinstance(judged, Lost) else judged
 
 
-def view(record: Recall) -> Iterator[Block]:
+def view(record: dict[str, Any]) -> Iterator[Block]:
     """The rates, then each fault that was not found or not named exactly, with the reason."""
-    yield prose(
+    head = (
         "{} faults for the oracle {}, at as many of {} known sites, seed {}, torch {}; campaign of seed {}, "
-        "{} CPU seconds of {}",
-        *(len(record.faults), record.oracle, record.known_sites, record.seed, record.torch, record.campaign_seed),
-        f"{record.campaign_cpu_seconds:.0f}",
-        record.budget,
+        "{} CPU seconds of {}"
     )
-    seconds = (
-        f"; CPU seconds to find: median {record.cpu_seconds_median:.1f}, 90th percentile {record.cpu_seconds_90th:.1f}"
-        if record.cpu_seconds_median is not None and record.cpu_seconds_90th is not None
-        else ""
-    )
-    of = record.counts()
-    elsewhere = sum(fault.exact and fault.elsewhere > 0 for fault in record.faults)
-    rows = [
-        (of["unreached"], "reached by no program that is captured"),
-        (of["equivalent"], "equivalent: the same graphs and assumptions"),
-        (of["harmless"], "harmless: another graph, but every call ends as without the fault"),
-        (of["stopping"], "stop a capture, and change no call"),
-        (of["changing"], "change a result"),
-        (of["found"], f"of these found by the campaign, {_share(of['found'], of['changing'])}{seconds}"),
-        (of["exact"], f"of the found named exactly, {_share(of['exact'], of['found'])}"),
-        (elsewhere, "of these also reported at another place"),
-    ]
-    if record.oracle != "capture":
-        shown, exact = of["with_examples"], of["exact_with_examples"]
-        rows += [
-            (shown, f"found by the campaign or by the site's known program, {_share(shown, of['changing'])}"),
-            (exact, f"of these named exactly, {_share(exact, shown)}"),
-        ]
-    yield table(("faults", "what"), [(str(number), what) for number, what in rows], right=("faults",))
+    names = ("planted", "oracle", "known_sites", "sites_seed", "torch", "seed", "cpu_seconds", "budget")
+    yield prose(head, *(record[name] for name in names))
+    rows = [(str(record[name]), f"{words}{_share(record, name)}") for name, words in WORDS.items()]
+    yield table(("faults", "what"), rows, right=("faults",))
     missed = [
         (
-            _word(fault),
+            word,
             f"{fault.place.file}:{fault.place.line}{f' {fault.function}' if fault.function else ''}",
-            what_of(record.oracle, fault.semantics),
+            what_of(fault.semantics),
             f"{fault.kind}: named {fault.named}; {fault.why}" if fault.named else fault.why,
         )
-        for fault in record.faults
-        if _word(fault)
+        for fault in record["faults"]
+        if (word := _word(fault))
     ]
     if missed:
         columns = ("result", "planted at", "fault", "why")
         yield table(columns, missed, folding=columns[1:])
+
+
+def _share(record: dict[str, Any], name: str) -> str:
+    whole = record[SHARES[name]] if name in SHARES else 0
+    share = f", {record[name] / whole:.0%}" if whole else ""
+    if name != "found" or record["cpu_seconds_median"] is None:
+        return share
+    median_of, ninetieth_of = record["cpu_seconds_median"], record["cpu_seconds_90th"]
+    return f"{share}; CPU seconds to find: median {median_of:.1f}, 90th percentile {ninetieth_of:.1f}"
 
 
 def _word(fault: Planted) -> str:
@@ -381,28 +362,21 @@ def _word(fault: Planted) -> str:
     match fault.effect:
         case "unreached":
             return "not reached"
+        case "changes" if fault.found or fault.found_by_example:
+            return "misnamed" if not fault.exact else "" if fault.found else "by example"
+        case "changes":
+            return "not found"
         case "stops":
             return "stops"
-        case "harmless" if fault.why:
-            return "not found"
-        case "changes":
-            if fault.found or fault.found_by_example:
-                exact = fault.exact if fault.found else fault.exact_by_example
-                return "misnamed" if not exact else "" if fault.found else "by example"
-            return "not found"
         case _:
             return ""
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else "none"
-
-
-def _version(database: Database, wanted: str | None) -> str:
+def _version(database: Database, wanted: str) -> str:
     versions = database.torch_versions()
-    if wanted is None and len(versions) == 1:
+    if not wanted and len(versions) == 1:
         return versions[0]
     if wanted in versions:
-        return str(wanted)
+        return wanted
     expected = f"one of {', '.join(versions)}" if versions else "a database with sites: `ddefuzz run` fills it"
     raise InputError(f"--torch: found {wanted or 'none'}, expected {expected} ({database.url})")

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ci.bench.check import CheckCost, Spent, measure, view
+from ci.bench.check import CheckCost, ProcessCost, measure, view
 from ddefuzz.errors import InputError
 from tests.bench.typed_bench import text_of
 
@@ -23,10 +23,12 @@ SUBJECTS = Path(__file__).parents[1] / "cli" / "check_subjects.py"
 
 
 def test_a_line_has_the_ratio_and_both_sides() -> None:
-    cost = CheckCost("model.py:f", ("export",), Spent(4.0, 5.0, 2.0), Spent(5.0, 6.0, 3.0), {"export": "ok"})
-    text = text_of(list(view([cost])))
-    assert " 1.50  seconds to the first result over those of plain captures (target ≤ 1.5): 3.0 / 2.0" in text
-    assert " 1.25  CPU seconds of check over plain captures (target ≤ 1.3): 5.0 / 4.0; by the clock 6.0 / 5.0 s" in text
+    cost = CheckCost(
+        "model.py:f", ("export",), ProcessCost(4.0, 5.0, 2.0), ProcessCost(5.0, 6.0, 3.0), {"export": "ok"}
+    )
+    text = text_of([view([cost])])
+    assert "1.50  seconds to the first result over those of plain captures (target ≤ 1.5): 3.0 / 2.0" in text
+    assert "1.25  CPU seconds of check over plain captures (target ≤ 1.3): 5.0 / 4.0; by the clock 6.0 / 5.0 s" in text
 
 
 @pytest.mark.parametrize(

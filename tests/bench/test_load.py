@@ -17,16 +17,22 @@ from tests.bench.typed_bench import invoked
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CAMPAIGNS", "POINTS", "OPS"):
+        monkeypatch.setattr(load, name, 4)
+
+
 def run(*words: str, code: int = 0) -> str:
-    return invoked("load", "--sightings", "60", "--shards", "3", *words, code=code)
+    return invoked("load", "--sightings", "60", "--shards", "3", "--requests", "1", *words, code=code)
 
 
-def test_each_sighting_is_a_record_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "SIGNATURES", 7)
-    document = json.loads(run("--format", "json"))
+def test_each_sighting_is_a_record_and_none_is_lost() -> None:
+    document = json.loads(run("--signatures", "7", "--format", "json"))
     assert (document["findings"], document["records"], document["counted"]) == (7, 60, 60)
-    measured_twice = [one for one in document["steps"] if one["empty_cpu_milliseconds"] is not None]
-    assert len(measured_twice) == len(load.STEPS)
+    measured_twice = [one["step"] for one in document["steps"] if one["empty_cpu_milliseconds"] is not None]
+    assert len(measured_twice) == 4 + len(load.PATHS)
+    assert "/findings?sort=last&order=asc" in measured_twice
     assert all(one["cpu_milliseconds"] > 0 for one in document["steps"])
 
 
@@ -38,7 +44,7 @@ def test_a_lost_sighting_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_shard_has_its_part(tmp_path: Path) -> None:
-    cost = load.run(Session(LiveLine("measuring"), tmp_path), 10, 2).record
+    cost = load.run(Session(LiveLine("measuring"), tmp_path), 10, 1_000, 2, 1).record
     assert isinstance(cost, load.LoadCost)
     with Database.open(f"sqlite:///{tmp_path / 'shard1.db'}") as database:
         assert sorted(one.site.function or "" for one in database.findings()) == [

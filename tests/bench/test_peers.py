@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ci.bench.command import Session
 from ci.bench.peers import OPINFO, Command, compare, parse_command, run_command, view
+from ddefuzz.cli.output import LiveLine
 from ddefuzz.errors import InputError
 from tests.bench.typed_bench import text_of, typed
 
@@ -50,7 +52,7 @@ def test_the_opinfo_sweep_is_there() -> None:
 def test_a_command_is_stopped_at_its_budget(tmp_path: Path) -> None:
     (tmp_path / "fuzzer.py").write_text(FOREVER)
     command = Command("fuzzer", (sys.executable, str(tmp_path / "fuzzer.py"), "--seed", "{seed}"))
-    curve = run_command(command, 5.0, 7, tmp_path, lambda: False)
+    curve = run_command(command, 5.0, 7, Session(LiveLine("measuring"), tmp_path))
     assert curve is not None
     assert (curve.peer, curve.seed) == ("fuzzer", 7)
     assert curve.steps[-1].sites.fallback > 0
@@ -61,7 +63,7 @@ def test_a_command_is_stopped_at_its_budget(tmp_path: Path) -> None:
 def test_what_a_signal_ended_is_said(tmp_path: Path) -> None:
     (tmp_path / "fuzzer.py").write_text(FOREVER.replace("while True:\n    pass", "import os\nos.kill(os.getpid(), 11)"))
     command = Command("fuzzer", (sys.executable, str(tmp_path / "fuzzer.py"), "--seed", "{seed}"))
-    curve = run_command(command, 60.0, 7, tmp_path, lambda: False)
+    curve = run_command(command, 60.0, 7, Session(LiveLine("measuring"), tmp_path))
     assert curve is not None
     assert curve.killed == "SIGSEGV (Segmentation fault)"
     shown = text_of(list(view(compare(60.0, [curve]))))
@@ -69,7 +71,8 @@ def test_what_a_signal_ended_is_said(tmp_path: Path) -> None:
 
 
 def test_a_command_is_stopped_when_the_user_wants_it(tmp_path: Path) -> None:
-    assert run_command(Command("idle", ("sleep", "600")), 5.0, 0, tmp_path, lambda: True) is None
+    session = Session(LiveLine("measuring"), tmp_path, lambda: True)
+    assert run_command(Command("idle", ("sleep", "600")), 5.0, 0, session) is None
 
 
 @pytest.mark.slow
@@ -90,9 +93,9 @@ def test_peers_as_typed(tmp_path: Path) -> None:
     done = typed("peers", *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "peers.json").read_text())
-    assert found["schema"] == "ddefuzz.bench.peers/1"
+    assert found["schema"] == "ddefuzz.bench.peers/2"
     rows = {peer["name"]: peer for peer in found["peers"]}
     assert list(rows) == ["opinfo", "guided", "uniform"]
-    assert rows["guided"]["fallback"]["mean"] > 0
+    assert rows["guided"]["counts"]["fallback sites"]["mean"] > 0
     assert rows["guided"]["curves"][0]["steps"][0]["cpu_seconds"] > 0
     assert "1 seeds" not in done.stdout

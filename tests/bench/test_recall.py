@@ -8,17 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ci.bench.planted import Maker, Planted, Reacher, draw
-from ci.bench.recall import examples_of, judge_fault, ninetieth, show
-from ci.bench.survey import Judged, Reachers, RecallFolder, Survey
+from ci.bench.planted import Planted, Programs, Reacher, draw
+from ci.bench.recall import Judged, Survey, examples_of, ninetieth, reachers_of, read_kept
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run, Semantics, Stage
+from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Outcome, Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.ledger import Reached, SiteRecord
 from ddefuzz.instrument.events import Answer, Fault, Frame, Place, Raised
-from ddefuzz.oracles.program import Trial, Tried
+from ddefuzz.oracles.program import tried_of
 from tests.bench.typed_bench import typed
 
 REFS = Place("Python", "torch/_refs/__init__.py", 4026)
@@ -99,114 +98,95 @@ def test_faults_of_the_mechanism_are_at_guards_that_size_oblivious_semantics_ans
         draw("mechanism", records, (), 2, 0)
 
 
+def judged(planted: Planted, seen: Observation, healthy: Observation | None = None) -> Planted:
+    """What one program shows that is as `healthy` without the fault, and as `seen` with it."""
+    programs = Programs(lambda trial: tried_of((healthy or ended()) if trial.run.semantics == EXPLICIT else seen))
+    return programs.show(planted, "capture", None, [reacher("fake")])
+
+
 def test_a_fault_that_is_blamed_on_its_place_is_exact() -> None:
-    judged = judge_fault(withheld(REFS), failed(REFS))
-    assert (judged.found, judged.exact, judged.stage, judged.why) == (True, True, "fake", "")
-    assert judged.named == "torch/_refs/__init__.py:reshape line 4026"
+    shown = judged(withheld(REFS), failed(REFS))
+    assert (shown.effect, shown.found, shown.exact, shown.stage, shown.why) == ("changes", True, True, "fake", "")
+    assert shown.named == "torch/_refs/__init__.py:reshape line 4026"
+    assert (shown.cpu_seconds, shown.cases, shown.program, shown.programs) == (1.5, 3, VIEW, 1)
 
 
 def test_a_fault_that_is_blamed_on_another_line_is_misnamed() -> None:
     caller = Frame("torch/_refs/nn/functional/__init__.py", 12, "pad", "reshape(x)", exact=True)
-    judged = judge_fault(withheld(REFS), failed(REFS, caller))
-    assert (judged.found, judged.exact) == (True, False)
-    assert judged.why == "evaluated at torch/_refs/__init__.py:4026"
+    shown = judged(withheld(REFS), failed(REFS, caller))
+    assert (shown.found, shown.exact) == (True, False)
 
 
 def test_a_fault_in_cxx_is_exact_when_cxx_at_that_place_evaluated_it() -> None:
     seen = failed(EXPAND, native="at::inferExpandGeometry(at::Tensor const&)")
-    assert judge_fault(withheld(EXPAND), seen).exact
+    assert judged(withheld(EXPAND), seen).exact
     elsewhere = Place("C++", EXPAND.file, 99)
-    assert not judge_fault(withheld(elsewhere), seen).exact
+    assert not judged(withheld(elsewhere), seen).exact
 
 
-@pytest.mark.parametrize(
-    ("seen", "why"),
-    [
-        (ended(), "fake: torch catches the error and continues"),
-        (ended("fail", "no kernel\nat all"), "fake: ends otherwise: no kernel"),
-        (failed(REFS, withheld=False), "fake: ends otherwise: Could not guard"),
-    ],
-)
-def test_a_fault_that_does_not_show_is_not_found(seen: Observation, why: str) -> None:
-    judged = judge_fault(withheld(REFS), seen)
-    assert (judged.found, judged.exact, judged.why) == (False, False, why)
+def test_a_fault_that_torch_catches_changes_nothing() -> None:
+    shown = judged(withheld(REFS), ended())
+    assert (shown.found, shown.exact, shown.effect) == (False, False, "equivalent")
 
 
-def reacher(stage: Stage, *, called: bool = False, shape: str = "Eq(x0, 1)", cases: int = 3) -> Reacher:
-    return Reacher(VIEW, stage, called, frozenset({(REFS, shape)}), 1.5, cases)
+def test_a_program_that_fails_without_the_fault_too_shows_it_only_by_another_failure() -> None:
+    healthy = failed(EXPAND, native="at::inferExpandGeometry(at::Tensor const&)")
+    assert judged(withheld(REFS), healthy, healthy).effect == "harmless"
+    assert judged(withheld(REFS), failed(REFS), healthy).found
+
+
+def reacher(stage: Stage, *, captured: bool = False, shape: str = "Eq(x0, 1)", cases: int = 3) -> Reacher:
+    return Reacher(VIEW, stage, captured, frozenset({(REFS, shape)}), 1.5, cases)
 
 
 def survey(*found: Reacher) -> Survey:
-    return Survey(torch="2.13.0", seed=1, budget="6x", cpu_seconds=2.0, interrupted=False, found=found)
+    return Survey(torch="2.13.0", seed=1, budget="6x", cpu_seconds=2.0, interrupted=False, reachers=found)
 
 
-def test_a_folder_keeps_the_campaign_and_the_judged_faults(tmp_path: Path) -> None:
-    kept = RecallFolder(tmp_path)
-    assert (kept.survey(), kept.makers()) == (None, None)
-    cases, makers = survey(reacher("aot", called=True)), (Maker(VIEW, "aot", (REFS,)),)
-    kept.save_survey(cases)
-    kept.save_makers(makers)
-    one = Judged("capture", 16, 1, withheld(REFS))
-    result = msgspec.structs.replace(one.fault, found=True)
-    kept.add(msgspec.structs.replace(one, fault=result))
-    with (tmp_path / "faults.jsonl").open("a") as file:
-        file.write('{"oracle": "cap')  # cut short
-    again = RecallFolder(tmp_path)
-    assert (again.survey(), again.makers(), again.judged(one)) == (cases, makers, result)
-    again.add(msgspec.structs.replace(one, tries=8))
-    assert RecallFolder(tmp_path).judged(msgspec.structs.replace(one, tries=8)) == one.fault
-    assert again.judged(msgspec.structs.replace(one, tries=9)) is None
-    assert again.judged(msgspec.structs.replace(one, oracle="agreement")) is None
+def test_a_file_keeps_the_campaign_and_the_judged_faults(tmp_path: Path) -> None:
+    file = tmp_path / "kept.jsonl"
+    assert read_kept(file) == (None, {})
+    cases, one = survey(reacher("aot", captured=True)), Judged("capture", 16, withheld(REFS))
+    result = msgspec.structs.replace(one, fault=msgspec.structs.replace(one.fault, found=True))
+    lines = b"".join(msgspec.json.encode(line) + b"\n" for line in (cases, result))
+    file.write_bytes(lines + b'{"type": "Jud')  # cut short
+    assert read_kept(file) == (cases, {one.key: result.fault})
+    assert file.read_bytes() == lines
+    others = (msgspec.structs.replace(one, tries=9), msgspec.structs.replace(one, oracle="agreement"))
+    assert all(other.key != one.key for other in others)
 
 
-@pytest.mark.parametrize("name", ["cases.json", "faults.jsonl"])
-def test_a_folder_with_another_file_is_one_clear_line(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text('{"schema": "other"}\n')
-    with pytest.raises(InputError, match=rf"{name}.*: found .*, expected what `python ci/bench recall --keep` wrote"):
-        RecallFolder(tmp_path).survey()
-
-
-def test_the_program_is_run_where_it_reached_the_site_and_then_elsewhere() -> None:
-    ran: list[Run] = []
-
-    def tester(trial: Trial) -> Tried:
-        ran.append(trial.run)
-        return Tried(failed(REFS) if trial.run.stage == "export" else ended())
-
-    judged = show(withheld(REFS), reacher("fake"), ("export", "compile"), tester)
-    assert [(run.stage, run.semantics.without) for run in ran] == [("fake", (REFS,)), ("export", (REFS,))]
-    assert (judged.found, judged.cpu_seconds, judged.cases, judged.program) == (True, 1.5, 3, VIEW)
-    assert (judged.effect, judged.programs) == ("changes", 2)
-    missed = show(withheld(REFS), reacher("fake"), (), lambda _: Tried(ended()))
-    assert (missed.effect, missed.why) == ("harmless", "fake: torch catches the error and continues")
-    assert show(withheld(REFS), None, ("export",), tester).effect == "unreached"
+@pytest.mark.parametrize("content", ['{"schema": "other"}\n', "[" * 10_000 + "\n"])
+def test_another_file_is_one_clear_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "kept.jsonl").write_text(content)
+    with pytest.raises(InputError, match=r"kept.*: found .*, expected what `python ci/bench recall --keep` wrote"):
+        read_kept(tmp_path / "kept.jsonl")
 
 
 def test_the_cases_at_a_place_are_noted_in_order() -> None:
-    reachers, tally = Reachers(), Tally()
+    tally = Tally()
     tally.cpu_seconds["export"] = 2.0
     reached = (Reached(REFS, "reshape", "guard_or_false", "False", "same", "Eq(x0, 1)"),)
     outcomes = (StageOutcome("export", "explicit", "ok", "ok", 0.1), StageOutcome("aot", "explicit", "fail", "", 0.1))
     stages = (StageReached("export", reached), StageReached("aot", reached), StageReached("compile", ()))
-    reachers(CaseResult(0, "d", outcomes, VIEW, reached=stages), tally)
-    assert [(one.stage, one.called, one.cpu_seconds) for one in reachers.found] == [
+    reachers = list(reachers_of(CaseResult(0, "d", outcomes, VIEW, reached=stages), tally))
+    assert [(one.stage, one.captured, one.cpu_seconds) for one in reachers] == [
         ("export", True, 2.0),
         ("aot", False, 2.0),
     ]
-    kept = survey(*reachers.found)
-    assert kept.first(REFS) == reachers.found[0]
-    assert kept.first(EXPAND) is None
+    assert list(survey(*reachers).cases(REFS, 1, 1, captured=False)) == reachers[:1]
+    assert list(survey(*reachers).cases(EXPAND, 1, 1, captured=False)) == []
 
 
 def test_few_programs_with_the_same_expressions_are_called() -> None:
     reachers = survey(
         reacher("fake"),
-        *(reacher("aot", called=True, cases=number) for number in range(5)),
-        reacher("aot", called=True, shape="x0 > 1", cases=9),
+        *(reacher("aot", captured=True, cases=number) for number in range(5)),
+        reacher("aot", captured=True, shape="x0 > 1", cases=9),
     )
-    assert [one.cases for one in reachers.called(REFS, 8, 2)] == [0, 1, 9]
-    assert [one.cases for one in reachers.called(REFS, 1, 2)] == [0]
-    assert list(reachers.called(EXPAND, 8, 2)) == []
+    assert [one.cases for one in reachers.cases(REFS, 8, 2, captured=True)] == [0, 1, 9]
+    assert [one.cases for one in reachers.cases(REFS, 1, 2, captured=True)] == [0]
+    assert list(reachers.cases(EXPAND, 8, 2, captured=True)) == []
 
 
 def test_the_ninetieth_percentile() -> None:
@@ -221,7 +201,7 @@ def test_recall_as_typed(tmp_path: Path) -> None:
         everywhere = Place("C++", "aten/src/ATen/EmptyTensor.cpp", 161)
         gone = Place("Python", "torch/_refs/__init__.py", 1)
         database.add_sites("2.13.0", [site(everywhere, function=""), site(gone)])
-    words = ("--sites", "2", "--budget", "6x", "-j", "1", "--db", url, "--keep", "kept")
+    words = ("--sites", "2", "--budget", "6x", "-j", "1", "--db", url, "--keep", "kept.jsonl")
     done = typed("recall", *words, "--output", "json=found.json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads((tmp_path / "found.json").read_text())
@@ -229,7 +209,7 @@ def test_recall_as_typed(tmp_path: Path) -> None:
     again = typed("recall", *words, "--format", "json", folder=tmp_path)
     assert json.loads(again.stdout) == document  # from the folder
     assert (document["schema"], found["found"], found["exact"], found["known_sites"]) == (
-        "ddefuzz.bench.recall/3",
+        "ddefuzz.bench.recall/4",
         1,
         1,
         2,

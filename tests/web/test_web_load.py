@@ -1,8 +1,7 @@
-"""The dashboard on a database to which others write, and the bench of its pages."""
+"""The dashboard on a database to which others write."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.findings.database import Database
-from tests.bench.typed_bench import invoked
 from tests.findings.arbitrary_findings import CHUNK
 from tests.web.served import client_of, form_token
 
@@ -49,12 +47,3 @@ def test_pages_and_decisions_while_a_process_records(database: Database, tmp_pat
     assert totals == sorted(totals)
     assert client.get("/findings?format=json").json()["total"] == 152
     assert len(database.get(CHUNK.key).notes) == decided
-
-
-@pytest.mark.slow
-def test_the_bench_compares_many_findings_with_none(database: Database, tmp_path: Path) -> None:
-    arguments = ["dashboard", "--db", f"sqlite:///{tmp_path / 'a.db'}", "--findings", "20", "--requests", "1"]
-    document = json.loads(invoked(*arguments, "--format", "json"))
-    assert (document["schema"], document["findings"]) == ("ddefuzz.bench.dashboard/1", 20)
-    assert all(one["milliseconds"] > 0 for one in document["pages"])
-    assert len(database.findings()) == 2
