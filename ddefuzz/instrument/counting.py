@@ -1,4 +1,4 @@
-"""Counts what shape reasoning does during an export: calls, cache hits, sympy objects, and repeated evaluations."""
+"""Counts what shape reasoning does during an export: calls, sympy objects, and repeated evaluations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class Counts:
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
-        self.hits: Counter[str] = Counter()
         self.sympy = 0
         self.expressions: defaultdict[str, Counter[Any]] = defaultdict(Counter)
         self.answers: defaultdict[Any, set[Any]] = defaultdict(set)
@@ -88,21 +87,14 @@ def counting() -> Iterator[Counts]:
 
 
 def _counted(api: Api, counts: Counts) -> Callable[..., Any]:
-    """A method that counts its calls, and those that its lru_cache answers."""
+    """A method that counts its calls."""
     inner = api.get()
-    info = getattr(inner, "cache_info", None)
 
     def call(self: Any, expr: Any, *args: Any, **kwargs: Any) -> Any:
         counts.calls[api.name] += 1
         counts.expressions[api.name][expr] += 1
         counts.callers[api.name][_stack(_is_wrapper)] += 1
-        if info is None:
-            return inner(self, expr, *args, **kwargs)
-        before = info().hits
-        result = inner(self, expr, *args, **kwargs)
-        if info().hits > before:
-            counts.hits[api.name] += 1
-        return result
+        return inner(self, expr, *args, **kwargs)
 
     for name in ("cache_clear", "cache_info"):
         if hasattr(inner, name):

@@ -228,7 +228,6 @@ COUNTED = (
     ),
 )
 """Each is called by those before it."""
-NO_STACK_TRACES = Api("torch.fx.config:do_not_emit_stack_traces", "measured by `bench export-time`")
 
 # Stacks (instrument/frames.py).
 INTERPRETER_STEP = Api(
