@@ -43,11 +43,11 @@ class InputError(DdefuzzError):
 class ProgramError(InputError):
     """A case file that does not parse as a program."""
 
-    def __init__(self, path: str, line: int, found: str, expected: str) -> None:
-        super().__init__(f"{path}:{line}: found {found}, expected {expected}")
+    def __init__(self, path: str, line: int, text: str, expected: str) -> None:
+        super().__init__(f"{path}:{line}: found {text}, expected {expected}")
         self.path = path
         self.line = line
-        self.found = found
+        self.found = text
         self.expected = expected
 
     def __reduce__(self) -> tuple[type[ProgramError], tuple[str, int, str, str]]:
@@ -132,8 +132,8 @@ def refused() -> tuple[str, ...]:
 
 def lines_of(noted: Mapping[str, int]) -> Iterator[str]:
     """A line for each row, with how many there are."""
-    for number, said in enumerate(noted, 1):
+    for number, line in enumerate(noted, 1):
         if number > MOST_SAID:
             yield f"left out: {len(noted) - MOST_SAID} more"
             return
-        yield f"left out ({number} of {len(noted)}): {said}"
+        yield f"left out ({number} of {len(noted)}): {line}"

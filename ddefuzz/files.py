@@ -102,13 +102,13 @@ def files_below(path: Path, pattern: str) -> list[Path]:
     """
     if not is_folder(path):
         return [path]
-    found = []
+    files = []
     for place in path.rglob(pattern):
         with suppress(InputError):
             if is_folder(place):
                 continue
-        found.append(place)
-    return sorted(found)
+        files.append(place)
+    return sorted(files)
 
 
 def real_path(path: str | Path) -> Path:
@@ -155,11 +155,11 @@ def read_start(path: Path, size: int) -> bytes:
         # A FIFO that nobody writes to would block here already.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            kind = stat.S_IFMT(found.st_mode)
+            status = os.fstat(descriptor)
+            kind = stat.S_IFMT(status.st_mode)
             if kind != stat.S_IFREG:
                 raise InputError(f"{path}: found {_KINDS[kind]}, expected a regular file")
-            if _is_of_kernel(found):
+            if _is_of_kernel(status):
                 raise InputError(f"{path}: found a file of the kernel, expected a regular file")
             return file.read(size)
     except OSError as error:
@@ -187,8 +187,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     except RecursionError as error:
         raise InputError(f"{path}: found values nested too deeply, expected at most {MAX_LEVELS} levels") from error
     except ValueError as error:  # that of a syntax error too; Python refuses to read integers of thousands of digits
-        said = " ".join(str(error).partition(";")[0].split())
-        raise InputError(f"{path}: found an unreadable file ({said}), expected a table in TOML") from error
+        reason = " ".join(str(error).partition(";")[0].split())
+        raise InputError(f"{path}: found an unreadable file ({reason}), expected a table in TOML") from error
     return table
 
 
@@ -200,21 +200,21 @@ def check_integers(value: object) -> None:
     level = [value]
     for _ in range(MAX_LEVELS + 1):
         inner = list[object]()
-        for one in level:
-            if isinstance(one, dict):
-                inner += [*one.keys(), *one.values()]
-            elif isinstance(one, list | tuple):
-                inner += one
-            elif isinstance(one, int) and one.bit_length() > 64:
-                raise ValueError(f"an integer of {one.bit_length()} bits")
+        for item in level:
+            if isinstance(item, dict):
+                inner += [*item.keys(), *item.values()]
+            elif isinstance(item, list | tuple):
+                inner += item
+            elif isinstance(item, int) and item.bit_length() > 64:
+                raise ValueError(f"an integer of {item.bit_length()} bits")
         level = inner
     if level:
         raise RecursionError(f"values nested in more than {MAX_LEVELS} levels")
 
 
-def _is_of_kernel(found: os.stat_result) -> bool:
+def _is_of_kernel(status: os.stat_result) -> bool:
     """Whether a file is in /proc or /sys. Reading one may block (/proc/kmsg), or change something."""
-    return found.st_dev in {place.stat().st_dev for place in (Path("/proc"), Path("/sys")) if place.is_dir()}
+    return status.st_dev in {place.stat().st_dev for place in (Path("/proc"), Path("/sys")) if place.is_dir()}
 
 
 _KINDS: Final = {
@@ -281,8 +281,8 @@ def check_folder(folder: Path, names: Iterable[str]) -> None:
             done.add(place)
             expected = stat.S_IFREG if number == len(parts) else stat.S_IFDIR
             if mode is not None and stat.S_IFMT(mode) != expected:
-                found = _KINDS[stat.S_IFMT(mode)]
-                raise InputError(f"{place}: found {found}, expected {_KINDS[expected]} or nothing there")
+                kind = _KINDS[stat.S_IFMT(mode)]
+                raise InputError(f"{place}: found {kind}, expected {_KINDS[expected]} or nothing there")
         check_writable(folder / name)
 
 
@@ -362,8 +362,8 @@ def _place(path: Path) -> tuple[Path | int, os.stat_result | None]:
         _check_access(there, os.W_OK | os.X_OK)
         return place, None
     if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)):
-        found = _KINDS[stat.S_IFMT(mode)]
-        raise InputError(f"{path}: cannot be written: found {found}, expected a file, a pipe or a character device")
+        kind = _KINDS[stat.S_IFMT(mode)]
+        raise InputError(f"{path}: cannot be written: found {kind}, expected a file, a pipe or a character device")
     _check_access(place, os.W_OK)
     return place, place.stat()
 

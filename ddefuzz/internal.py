@@ -115,7 +115,7 @@ def _line(error: str, report: str) -> str:
 
 def said_with(error: BaseException, report: str) -> str:
     """The line about an exception whose report is elsewhere."""
-    return _line(said(error), report)
+    return _line(error_line(error), report)
 
 
 def is_internal(error: BaseException) -> bool:
@@ -128,44 +128,44 @@ def is_internal(error: BaseException) -> bool:
 def note(error: BaseException) -> InternalError:
     """Note an exception, and write its report."""
     where = ": ".join(filter(None, _where.get()))
-    found = InternalError(where, said(error), written(error, where))
-    _keep(found)
-    return found
+    noted_error = InternalError(where, error_line(error), written(error, where))
+    _keep(noted_error)
+    return noted_error
 
 
 def add(errors: Iterable[InternalError], drafts: Path) -> None:
     """Note what arrived with a worker's result, and publish its reports. The names of the blocks around this call go
     before its own.
     """
-    for one in errors:
-        if one.report:
+    for error in errors:
+        if error.report:
             with suppress(InputError, OSError):
-                write_atomically(Path(one.report), (drafts / Path(one.report).name).read_bytes())
-        _keep(msgspec.structs.replace(one, where=": ".join(filter(None, [*_where.get(), one.where]))))
+                write_atomically(Path(error.report), (drafts / Path(error.report).name).read_bytes())
+        _keep(msgspec.structs.replace(error, where=": ".join(filter(None, [*_where.get(), error.where]))))
 
 
 def _keep(error: InternalError) -> None:
-    found = _noted.get(_OF_PROCESS)
-    if error not in found:
-        found.append(error)
+    kept = _noted.get(_OF_PROCESS)
+    if error not in kept:
+        kept.append(error)
 
 
 @contextmanager
 def apart() -> Iterator[list[InternalError]]:
     """What is noted in this block is apart from what the rest of this process notes."""
-    found: list[InternalError] = []
-    token = _noted.set(found)
+    collected: list[InternalError] = []
+    token = _noted.set(collected)
     try:
-        yield found
+        yield collected
     finally:
         _noted.reset(token)
 
 
-def said(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """An exception in one line."""
     try:
-        said = str(error).encode(errors="backslashreplace").decode()
-        text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        message = str(error).encode(errors="backslashreplace").decode()
+        text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     except Exception:  # noqa: BLE001 its own __str__ fails
         text = type(error).__name__
     return " ".join(text.split())[:MOST_SAID]
@@ -178,9 +178,9 @@ def noted() -> tuple[InternalError, ...]:
 
 def take() -> tuple[InternalError, ...]:
     """The same, and forget it."""
-    found = noted()
+    taken = noted()
     _noted.get(_OF_PROCESS).clear()
-    return found
+    return taken
 
 
 def folder() -> str:

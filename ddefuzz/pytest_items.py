@@ -43,9 +43,9 @@ class Mismatch(Exception):  # noqa: N818 shown to the user as the outcome of a c
 
 def case_file(path: Path, parent: pytest.Collector, *, trusted: bool) -> CaseFile:
     """A collector for the cases in a file."""
-    found: CaseFile = CaseFile.from_parent(parent, path=path)
-    found.is_trusted = trusted
-    return found
+    file: CaseFile = CaseFile.from_parent(parent, path=path)
+    file.is_trusted = trusted
+    return file
 
 
 class CaseFile(pytest.File):

@@ -79,14 +79,14 @@ def first_source(program: Program) -> Source | None:
     ):
         try:
             for place, step in enumerate(program.steps):
-                if (found := _first_inside(step.value, env)) is not None:
-                    return Source(place, found)
+                if (operation := _first_inside(step.value, env)) is not None:
+                    return Source(place, operation)
                 env |= run_step(step, env)
-            found = _first_inside(program.returns, env)
+            operation = _first_inside(program.returns, env)
         # torch raises various exceptions for what it cannot trace. A step that fails is no source.
         except Exception:  # noqa: BLE001
             return None
-    return None if found is None else Source(len(program.steps), found)
+    return None if operation is None else Source(len(program.steps), operation)
 
 
 def _first_inside(expr: Expr, env: dict[str, Any]) -> Expr | None:
@@ -137,15 +137,15 @@ def _replaced(program: Program, facts: Mapping[Expr, StandIn], source: Source) -
     if place < len(program.steps) and program.steps[place].value == operation:
         values: dict[str, Expr] = {}
         for target in program.steps[place].targets:
-            found = _stand_in(program, facts.get(Name(target)))
-            if found is None:
+            replacement = _stand_in(program, facts.get(Name(target)))
+            if replacement is None:
                 return None
-            program, values[target] = found
+            program, values[target] = replacement
         return without_steps(program, (place,), values)
-    found = _stand_in(program, facts.get(operation))
-    if found is None:
+    replacement = _stand_in(program, facts.get(operation))
+    if replacement is None:
         return None
-    after, value = found
+    after, value = replacement
     return newly_dead_dropped(after, with_value(after, operation, value))
 
 

@@ -111,13 +111,13 @@ def try_patches(
             reaching = kept, [one.subject for one in samples if _reaches(one.subject, stage, probe, runner)]
         scored += 1
         first, second = (_score(subjects, stage, patch, runner, unchecked) for subjects in reaching)
-        found = TriedPatch(patch, PatchEvidence(patch.form, patch.code, first, second))
-        if best is None or _wrong(found) < _wrong(best):
+        tried = TriedPatch(patch, PatchEvidence(patch.form, patch.code, first, second))
+        if best is None or _wrong(tried) < _wrong(best):
             if best is not None:
                 refused.append(_worse(best))
-            best = found
+            best = tried
         else:
-            refused.append(_worse(found))
+            refused.append(_worse(tried))
         if best.evidence.is_right:
             break
     return TriedPatches(best, tuple(refused))
@@ -131,8 +131,8 @@ def _fault(seen: Observation, unchecked: frozenset[CallSize] = frozenset()) -> s
     if seen.outcome != "ok":
         first = seen.exceptions[-1] if seen.exceptions else None
         return f"{first.name}: {first.message.strip().partition(chr(10))[0][:160]}" if first else seen.outcome
-    found = [(ends(call), call.size) for call in seen.calls]
-    wrong = [(end, size) for end, size in found if end in {"differs", "refuses", "accepts"}]
+    ends_at = [(ends(call), call.size) for call in seen.calls]
+    wrong = [(end, size) for end, size in ends_at if end in {"differs", "refuses", "accepts"}]
     return ", ".join(f"{end} at {size}" for end, size in wrong if end != "accepts" or size not in unchecked)
 
 
@@ -170,8 +170,8 @@ def _wrong(patch: TriedPatch) -> int:
 
 
 def _worse(patch: TriedPatch) -> Refused:
-    found = patch.evidence
-    return Refused(found.form, found.code, f"kept programs: {found.kept}; samples: {found.samples}")
+    evidence = patch.evidence
+    return Refused(evidence.form, evidence.code, f"kept programs: {evidence.kept}; samples: {evidence.samples}")
 
 
 MOST = 6  # samples of one op
@@ -225,14 +225,14 @@ class GuardResult(NamedTuple):
 
     def evidence(self, torch: str) -> Answers:
         """What a finding keeps."""
-        found = self.experiment
+        experiment = self.experiment
         best = self.patches.best if self.patches is not None else None
         return Answers(
-            verdict=found.verdict,
-            stage=found.stage,
+            verdict=experiment.verdict,
+            stage=experiment.stage,
             torch=torch,
-            programs=len(found.programs),
-            tallies=found.tallies,
+            programs=len(experiment.programs),
+            tallies=experiment.tallies,
             patch=None if best is None else best.evidence,
         )
 
@@ -255,36 +255,36 @@ def answer_guard(
     """
     programs = [*own, *others]
     stage = next((one for one in stages[:-1] if _shows(programs[0], one, signature, runners)), stages[-1])
-    found = experiment(programs, stage, runners.observe)
-    if not patching or found.site is None or found.site.language != "Python" or found.site.module is None:
-        return GuardResult(found, None)
-    source = source_of(found.site.module)
-    candidates = () if source is None else tuple(patches(source, found.site.module, found.line, found.code))
+    result = experiment(programs, stage, runners.observe)
+    if not patching or result.site is None or result.site.language != "Python" or result.site.module is None:
+        return GuardResult(result, None)
+    source = source_of(result.site.module)
+    candidates = () if source is None else tuple(patches(source, result.site.module, result.line, result.code))
     if not candidates:
-        return GuardResult(found, TriedPatches(None, ()))
+        return GuardResult(result, TriedPatches(None, ()))
     texts = runners.samples(SampleRequest(functions))
     samples = [Asked(f"sample {number}", ProgramSubject(one)) for number, one in enumerate(texts)]
-    place = (found.line, found.code)
+    place = (result.line, result.code)
     tried = try_patches(
-        candidates, place, programs, samples, stage, runners.observe_patched, unchecked(found.programs[0])
+        candidates, place, programs, samples, stage, runners.observe_patched, unchecked(result.programs[0])
     )
-    return GuardResult(found, tried)
+    return GuardResult(result, tried)
 
 
 def _shows(asked: Asked, stage: Stage, signature: Signature | None, runners: Runners) -> bool:
-    found = first_guard(asked.subject, stage, runners.observe)
-    return found is not None and found[0] == signature
+    guard = first_guard(asked.subject, stage, runners.observe)
+    return guard is not None and guard[0] == signature
 
 
 def calling(functions: Iterable[str], programs: Iterable[tuple[str, str]]) -> list[Asked]:
     """Of programs with a name each, the first that call one of these functions, each text once."""
     names = "|".join(sorted({re.escape(name.rpartition(".")[2].rstrip("_")) for name in functions}))
     calls = re.compile(rf"\.(?:{names})_?\(")
-    found: dict[str, Asked] = {}
+    asked: dict[str, Asked] = {}
     for name, text in programs:
-        if names and text not in found and calls.search(text):
-            found[text] = Asked(name, ProgramSubject(text))
-    return list(found.values())[:MOST_KEPT]
+        if names and text not in asked and calls.search(text):
+            asked[text] = Asked(name, ProgramSubject(text))
+    return list(asked.values())[:MOST_KEPT]
 
 
 class Conjunction(NamedTuple):
@@ -378,22 +378,22 @@ def experiment(programs: Iterable[Asked], stage: Stage, runner: Runner) -> Exper
     first: Raised | None = None
     done: list[OfProgram] = []
     for asked in programs:
-        found = first_guard(asked.subject, stage, runner)
+        guard = first_guard(asked.subject, stage, runner)
         if first is None:
-            if found is None:
+            if guard is None:
                 break
-            signature, first = found
-        if signature is not None and found is not None and found[0] == signature:
-            done.append(_of_program(asked, stage, signature.site, found[1], runner))
+            signature, first = guard
+        if signature is not None and guard is not None and guard[0] == signature:
+            done.append(_of_program(asked, stage, signature.site, guard[1], runner))
             if done[0].verdict == "needs SymInt":
                 break
     if signature is None or first is None:
         return Experiment(stage, None, "", 0, "", (), (), "not a guard")
     frame = site_of(first)[1]
     tallies = tallied(done)
-    said: Verdict = "needs SymInt" if done[0].verdict == "needs SymInt" else verdict(tallies)
+    conclusion: Verdict = "needs SymInt" if done[0].verdict == "needs SymInt" else verdict(tallies)
     return Experiment(
-        stage, signature.site, first.expression, frame.line, python_anchor(frame), tuple(done), tallies, said
+        stage, signature.site, first.expression, frame.line, python_anchor(frame), tuple(done), tallies, conclusion
     )
 
 
@@ -445,10 +445,10 @@ def _in_python(guard: _Undecided, around: Conjunction) -> list[Row]:
     asserted = tuple(_answer(one, neutral if around.is_or else "assert", held=around.is_or) for one in undecided[:-1])
     last = _answer(undecided[-1], "assert")
     rows.append(_best(guard, "assert", (*asserted, last), around.text))
-    for number, one in enumerate(undecided[1:], start=1):
+    for number, guard_before in enumerate(undecided[1:], start=1):
         before = tuple(_answer(other, neutral) for other in undecided[:number])
-        text = around.clause_of(one)
-        rows += [_best(guard, given, (*before, _answer(one, given)), text) for given in GIVEN[:3]]
+        text = around.clause_of(guard_before)
+        rows += [_best(guard, given, (*before, _answer(guard_before, given)), text) for given in GIVEN[:3]]
     return rows
 
 
@@ -471,9 +471,9 @@ def _together(
 def _best(guard: _Undecided, given: Given, answers: tuple[Answer, ...], clause: str) -> Row:
     """The best outcome of one value. If another undecided guard follows, both of its values are tried."""
     best: Row | None = None
-    for found in _outcomes(guard, given, answers, (), clause):
-        if best is None or _rank(found) > _rank(best):
-            best = found
+    for row in _outcomes(guard, given, answers, (), clause):
+        if best is None or _rank(row) > _rank(best):
+            best = row
         if best.is_right:
             break
     assert best is not None

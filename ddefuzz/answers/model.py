@@ -77,9 +77,9 @@ def verdict(tallies: Sequence[Tally]) -> Verdict:
     """
     groups = [list(group) for _, group in groupby(tallies, key=lambda one: one.clause)]
     for group in groups:
-        found = _right(group)
-        if found is not None:
-            return found
+        right = _right(group)
+        if right is not None:
+            return right
     return _without(groups[0]) if groups else "not a guard"
 
 

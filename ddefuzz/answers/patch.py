@@ -26,10 +26,10 @@ from ddefuzz.syntax import COMPARISONS
 @cache
 def source_of(file: str) -> Source | None:
     """The source of a file named as in frames (`torch/_refs/__init__.py`); None if it is no file of torch."""
-    found = find_spec("torch")
-    if found is None or found.origin is None or not file.startswith("torch/") or ".." in file:
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None or not file.startswith("torch/") or ".." in file:
         return None
-    path = Path(found.origin).parents[1] / file
+    path = Path(spec.origin).parents[1] / file
     return Source(path.read_text(encoding="utf-8")) if leads_to_file(path) else None
 
 
@@ -307,19 +307,19 @@ def _checks(source: Source, node: ast.expr) -> Iterator[_Change]:
             return
     match statement:
         case ast.Assert(test, message):
-            said = None if message is None else source.of(message)
-            text = _call(source, statement, "torch._check", _truth(source, test), said)
+            message_text = None if message is None else source.of(message)
+            text = _call(source, statement, "torch._check", _truth(source, test), message_text)
             yield _Change("torch._check", statement, text)
         case ast.If(test, [ast.Raise(exc=ast.Call(ast.Name(error), args, []))], []) if len(args) <= 1:
             if not source.of(statement).startswith("elif"):
-                said = source.of(args[0]) if args else None
-                yield from _raising(source, statement, test, node, error, said)
+                message_text = source.of(args[0]) if args else None
+                yield from _raising(source, statement, test, node, error, message_text)
         case _:
             return
 
 
 def _raising(
-    source: Source, statement: ast.If, test: ast.expr, node: ast.expr, error: str, said: str | None
+    source: Source, statement: ast.If, test: ast.expr, node: ast.expr, error: str, message: str | None
 ) -> Iterator[_Change]:
     name = CHECKS.get(error, f"torch._check_with({error}, ")
     rest = ""
@@ -335,12 +335,12 @@ def _raising(
         case ast.Compare(ast.Name() | ast.Attribute(), [ast.NotEq()], [ast.Name() | ast.Attribute()]):
             conditions.append(f"sym_eq({source.of(decided.left)}, {source.of(decided.comparators[0])})")
     for condition in dict.fromkeys(conditions):
-        yield _Change("torch._check", statement, rest + _call(source, statement, name, condition, said))
+        yield _Change("torch._check", statement, rest + _call(source, statement, name, condition, message))
 
 
-def _call(source: Source, statement: ast.stmt, name: str, condition: str, said: str | None) -> str:
+def _call(source: Source, statement: ast.stmt, name: str, condition: str, text: str | None) -> str:
     start = name if "(" in name else f"{name}("
-    message = None if said is None else f"lambda: {said}"
+    message = None if text is None else f"lambda: {text}"
     indent = source.indent(statement)
     line = f"{start}{', '.join(filter(None, (condition, message)))})"
     if "\n" not in line and len(indent) + len(line) <= LONGEST_LINE:

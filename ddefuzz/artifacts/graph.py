@@ -46,18 +46,18 @@ class GraphNode(NamedTuple):
     @property
     def op(self) -> str:
         """The function that the node calls; its expression if it calls none."""
-        found = _CALLED.match(self.expression)
-        return found[1] if found else self.expression
+        match = _CALLED.match(self.expression)
+        return match[1] if match else self.expression
 
     @property
     def base(self) -> str:
         """A name for the node by what it does: `relu` for `aten.relu.default`, `value` for an operator."""
         if not self.expression:
             return "input"
-        found = _CALLED.match(self.expression)
-        if found is None:
+        match = _CALLED.match(self.expression)
+        if match is None:
             return "value"
-        parts = found[1].split(".")
+        parts = match[1].split(".")
         return parts[1] if parts[0] == "aten" and len(parts) > 1 else parts[-1]
 
 
@@ -71,8 +71,8 @@ def nodes_of(text: str) -> Iterator[GraphNode]:
         if in_signature:
             yield from (GraphNode(name, _shape(value), "", number) for name, value in _PARAMETER.findall(line))
             in_signature = not _SIGNATURE_ENDS.search(line.partition("  # ")[0])
-        elif (found := _SOURCE.match(line)) is not None:
-            source = f"{found[1]}:{found[2]} {found[3]}".rstrip()
+        elif (match := _SOURCE.match(line)) is not None:
+            source = f"{match[1]}:{match[2]} {match[3]}".rstrip()
         elif (node := _NODE.match(line)) is not None:
             yield GraphNode(node[1], _shape(node[2] or ""), node[3].rstrip(";"), number, source)
 
@@ -108,11 +108,11 @@ def normalized(text: str) -> str:
 
 def symbols_in(text: str) -> dict[str, GraphNode]:
     """The symbols in the values of a graph, each with the node that has it first."""
-    found: dict[str, GraphNode] = {}
+    nodes: dict[str, GraphNode] = {}
     for node in nodes_of(text):
         for symbol in _SYMBOL.findall(node.value):
-            found.setdefault(symbol, node)
-    return found
+            nodes.setdefault(symbol, node)
+    return nodes
 
 
 def _shape(value: str) -> str:
@@ -129,15 +129,15 @@ def _returned(text: str) -> Iterator[str]:
     for line in lines:
         if not line.strip().startswith("return"):
             continue
-        said = line.strip().removeprefix("return").strip()
-        if said == "(":
+        value = line.strip().removeprefix("return").strip()
+        if value == "(":
             parts = []
             for part in lines:
                 if part.strip() == ")":
                     break
                 parts.append(part.partition("  # ")[0].strip().rstrip(","))
-            said = f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-        yield said
+            value = f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+        yield value
 
 
 _ASSERTS = re.compile(r"\s*if not \(.+\):$")
@@ -163,28 +163,28 @@ def diffs_of(
     made = here.stages
     several = len({one.semantics for one in made}) > 1
     for first, second in pairs:
-        for one, other in product(made, made):
-            if (one.stage, other.stage) == (first, second) and one.semantics == other.semantics:
-                suffix = f" ({one.semantics})" if several else ""
-                yield diff_of(f"{first} to {second}{suffix}", one, other, first, second)
+        for before, after in product(made, made):
+            if (before.stage, after.stage) == (first, second) and before.semantics == after.semantics:
+                suffix = f" ({before.semantics})" if several else ""
+                yield diff_of(f"{first} to {second}{suffix}", before, after, first, second)
     firsts: dict[Stage, Made] = {}
-    for other in made:
-        if (one := firsts.setdefault(other.stage, other)) is not other:
-            name = f"{one.stage}: {one.semantics} to {other.semantics}"
-            yield diff_of(name, one, other, one.semantics, other.semantics)
+    for after in made:
+        if (before := firsts.setdefault(after.stage, after)) is not after:
+            name = f"{before.stage}: {before.semantics} to {after.semantics}"
+            yield diff_of(name, before, after, before.semantics, after.semantics)
     for name, there in others:
-        for one, other in product(made, there.stages):
-            if (one.stage, one.semantics) == (other.stage, other.semantics):
-                title = f"{one.stage}: torch {here.torch} to {name} ({there.torch})"
-                yield diff_of(title, one, other, here.torch, there.torch)
+        for before, after in product(made, there.stages):
+            if (before.stage, before.semantics) == (after.stage, after.semantics):
+                title = f"{before.stage}: torch {here.torch} to {name} ({there.torch})"
+                yield diff_of(title, before, after, here.torch, there.torch)
 
 
-def diff_of(name: str, one: Made, other: Made, first: str, second: str) -> Diff:
+def diff_of(name: str, old: Made, new: Made, first: str, second: str) -> Diff:
     """The diff of two graphs with positions for names, or why there is none."""
     file = f"diffs/{re.sub(r'[^a-zA-Z0-9.+-]+', '-', name).strip('-')}.diff"
-    missing = [said for made, said in ((one, first), (other, second)) if made.graph is None]
-    if one.graph is None or other.graph is None:
+    missing = [said for made, said in ((old, first), (new, second)) if made.graph is None]
+    if old.graph is None or new.graph is None:
         return Diff(name, file, "", f"no graph: {', '.join(missing)}")
-    before, after = (normalized(graph.text).splitlines(keepends=True) for graph in (one.graph, other.graph))
+    before, after = (normalized(graph.text).splitlines(keepends=True) for graph in (old.graph, new.graph))
     text = "".join(unified_diff(before, after, first, second))
     return Diff(name, file, text, "" if text else "the same graph")

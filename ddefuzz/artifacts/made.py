@@ -42,9 +42,9 @@ def traced() -> Iterator[list[tuple[str, str]]]:
             metadata: dict[str, Any] = getattr(record, "metadata", {})
             text = getattr(record, "payload", None)
             if metadata and isinstance(text, str):
-                name, said = next(iter(metadata.items()))
+                name, value = next(iter(metadata.items()))
                 # An artifact is named by its own name.
-                entries.append((said.get("name", name) if isinstance(said, dict) else name, text))
+                entries.append((value.get("name", name) if isinstance(value, dict) else name, text))
 
     log: logging.Logger = torch_api.TRACE_LOG.get()
     listener, level = Listener(), log.level
@@ -221,11 +221,11 @@ def _sizes(value: Any) -> Iterator[Any]:
 
 def kernels_of(mapping: str) -> dict[str, str]:
     """The kernel of each node, from inductor's log of provenance."""
-    found: dict[str, list[str]] = {}
+    by_node: dict[str, list[str]] = {}
     for kernel, nodes in msgspec.json.decode(mapping).get("cppCodeToPost", {}).items():
         for node in nodes:
-            found.setdefault(node, []).append(_HANDLE.sub("", kernel))
-    return {node: ", ".join(dict.fromkeys(kernels)) for node, kernels in found.items()}
+            by_node.setdefault(node, []).append(_HANDLE.sub("", kernel))
+    return {node: ", ".join(dict.fromkeys(kernels)) for node, kernels in by_node.items()}
 
 
 def user_line(node: GraphNode) -> str:
@@ -285,14 +285,14 @@ def _each_once(seen: list[tuple[str, Observation]]) -> tuple[Break, ...]:
     """The breaks by site and line. A call that is not inlined is traced on its own, and breaks again at the same line:
     the reason is the last one.
     """
-    found: dict[tuple[str, ...], Break] = {}
+    breaks: dict[tuple[str, ...], Break] = {}
     for reason, observed in seen:
         cause = failure_of(observed)
         if cause is not None:
             key = (cause.kind, cause.site, cause.anchor, cause.line)
-            count = found[key].count + 1 if key in found else 1
-            found[key] = Break(_shortened(reason), cause, count)
-    return tuple(found.values())
+            count = breaks[key].count + 1 if key in breaks else 1
+            breaks[key] = Break(_shortened(reason), cause, count)
+    return tuple(breaks.values())
 
 
 def _shortened(reason: str) -> str:

@@ -136,7 +136,7 @@ class CallAt(msgspec.Struct, frozen=True):
     """One call of a finding's program: the size of its data, and what happened."""
 
     size: str
-    said: str
+    result: str
 
 
 class About(msgspec.Struct, frozen=True):
@@ -196,13 +196,13 @@ def version(package: str) -> str:
 
 def failure_of(observed: Observation) -> Cause | None:
     """The failure of a capture, classified; None if there is none."""
-    found = capture.judge([observed])
-    return cause_of(capture.classify(found[0])) if found else None
+    failures = capture.judge([observed])
+    return cause_of(capture.classify(failures[0])) if failures else None
 
 
-def cause_of(one: Classified) -> Cause:
+def cause_of(classified: Classified) -> Cause:
     """A classified failure. The user's line is the innermost one that dynamo traced, or that ran."""
-    observed = one.failure.observation
+    observed = classified.failure.observation
     exception = decisive(observed)[1] if observed.exceptions else None
     raised = observed.raised
     stacks = (
@@ -213,11 +213,11 @@ def cause_of(one: Classified) -> Cause:
     )
     frame = next((found for found in map(user_frame, stacks) if found is not None), None)
     return Cause(
-        kind=one.signature.kind,
-        site=str(one.signature.site),
-        anchor=one.signature.anchor,
-        cause=one.cause,
-        evidence=one.failure.evidence,
+        kind=classified.signature.kind,
+        site=str(classified.signature.site),
+        anchor=classified.signature.anchor,
+        cause=classified.cause,
+        evidence=classified.failure.evidence,
         message=exception.message.strip() if exception is not None else "",
         line=f"{frame.file}:{frame.line} {frame.code}".strip() if frame is not None else "",
     )

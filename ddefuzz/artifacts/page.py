@@ -135,7 +135,7 @@ def _about(of: About, stages: list[str]) -> Iterator[Block]:
     yield prose("`{}`: {}. Seen in the {} {}.{}", of.kind, of.meaning, noun, ", ".join(of.stages), note)
     if of.calls:
         titles = ("call at size", "what happened when the finding was confirmed")
-        yield table(titles, ((call.size, call.said) for call in of.calls))
+        yield table(titles, ((call.size, call.result) for call in of.calls))
     if of.shared:
         yield Paragraph(of.shared)
 
@@ -212,9 +212,9 @@ def _broken(broken: Broken) -> Iterator[Block]:
     yield Heading("Graph breaks with fullgraph=False", anchor="breaks")
     ended = marked(" The call ended with `{}`", broken.error) if broken.error else ()
     yield Paragraph((f"{_counts(broken)}.", *ended))
-    for one in broken.breaks:
-        yield _cause(one.cause)
-        yield Details("what dynamo says", (Code(one.reason, "text"),))
+    for graph_break in broken.breaks:
+        yield _cause(graph_break.cause)
+        yield Details("what dynamo says", (Code(graph_break.reason, "text"),))
 
 
 def _cause(cause: Cause) -> Paragraph:
@@ -237,12 +237,12 @@ def ending(stage: Made) -> str:
 
 def size_of(part: Part) -> str:
     """`12 nodes, 2 assertions`."""
-    said = [counted(part.nodes, COUNTED[part.kind])] if part.nodes else []
+    parts = [counted(part.nodes, COUNTED[part.kind])] if part.nodes else []
     if part.kind != "guards":
-        said.append(counted(len(part.assertions), "assertion"))
+        parts.append(counted(len(part.assertions), "assertion"))
     elif part.assertions:
-        said.append(f"{len(part.assertions)} of them on symbols")
-    return ", ".join(said)
+        parts.append(f"{len(part.assertions)} of them on symbols")
+    return ", ".join(parts)
 
 
 def artifacts_view(made: Artifacts, index: Path) -> Iterator[Block]:
@@ -265,8 +265,8 @@ def _said_breaks(broken: Broken | None) -> Iterator[str]:
     if broken is None:
         return
     yield f"with fullgraph=False: {_counts(broken)}{f', ended by {broken.error}' if broken.error else ''}"
-    for one in broken.breaks:
-        yield f"  {said_cause(one.cause)}"
+    for graph_break in broken.breaks:
+        yield f"  {said_cause(graph_break.cause)}"
 
 
 def _counts(broken: Broken) -> str:
@@ -294,16 +294,16 @@ def about(title: str, kind: Kind, stages: tuple[str, ...], failure: Failure | No
 
 def _calls_of(observation: Observation) -> Iterator[CallAt]:
     for call in observation.calls:
-        said = said_of(call) if observation.measurement(Repeated) is None else _counted(call)
-        yield CallAt(call.size, said)
+        result = said_of(call) if observation.measurement(Repeated) is None else _counted(call)
+        yield CallAt(call.size, result)
 
 
 def said_of(call: Call) -> str:
     """How the captured program and eager ended at one size."""
     if call.eager.returned and call.captured.returned:
         differences = [f"{one.where}: {one.how}" for one in call.differences]
-        said = "; ".join(differences) or call.why or "the same result"
-        return f"{said}, although the assertion {call.failing} of the capture is not true" if call.failing else said
+        result = "; ".join(differences) or call.why or "the same result"
+        return f"{result}, although the assertion {call.failing} of the capture is not true" if call.failing else result
     return f"eager: {_ended(call.eager)}; captured: {_ended(call.captured)}"
 
 
@@ -322,5 +322,5 @@ def _shared(observation: Observation) -> str:
         return ""
     sizes = [call.size for call in observation.calls]
     groups = [[sizes[at] for at in group if at < len(sizes)] for group in repeated.shareable]
-    said = [f"One graph is right for the sizes {', '.join(group)}." for group in groups if len(group) > 1]
-    return " ".join([*said, *([f"The guard {repeated.guard} was false."] if repeated.guard else [])])
+    sentences = [f"One graph is right for the sizes {', '.join(group)}." for group in groups if len(group) > 1]
+    return " ".join([*sentences, *([f"The guard {repeated.guard} was false."] if repeated.guard else [])])

@@ -109,14 +109,16 @@ def result_of(text: str, judged: Iterable[Judged]) -> CaseResult:
     outcomes: list[StageOutcome] = []
     sightings: list[Sighting] = []
     sites: list[StageReached] = []
-    for one in judged:
-        outcomes += (_outcome(run, "" if run is one.second else one.verdict) for run in one[:2] if run is not None)
-        for failure in one.failures:
-            with guarded(one.observation.stage), guarded("recording"):
-                sightings.append(sighting(failure, text, one.verdict, str(torch.__version__)))
-        if one.observation.semantics == EXPLICIT:
-            with guarded(one.observation.stage), guarded("guard sites"):
-                sites.append(StageReached(one.observation.stage, reached(one.observation, one.failures)))
+    for in_stage in judged:
+        outcomes += (
+            _outcome(run, "" if run is in_stage.second else in_stage.verdict) for run in in_stage[:2] if run is not None
+        )
+        for failure in in_stage.failures:
+            with guarded(in_stage.observation.stage), guarded("recording"):
+                sightings.append(sighting(failure, text, in_stage.verdict, str(torch.__version__)))
+        if in_stage.observation.semantics == EXPLICIT:
+            with guarded(in_stage.observation.stage), guarded("guard sites"):
+                sites.append(StageReached(in_stage.observation.stage, reached(in_stage.observation, in_stage.failures)))
     return CaseResult(NO_CASE, "", tuple(outcomes), text, tuple(sightings), tuple(sites))
 
 

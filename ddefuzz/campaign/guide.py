@@ -220,9 +220,9 @@ class Calling:
 def _fallbacks(result: CaseResult) -> Iterator[tuple[Stage, Place, str]]:
     """The guards whose fallback a case took: the stage, the place and the form of the expression."""
     for stage in result.reached:
-        for one in stage.reached:
-            if one.answer != "raised":
-                yield stage.stage, one.place, one.shape
+        for way in stage.reached:
+            if way.answer != "raised":
+                yield stage.stage, way.place, way.shape
 
 
 ROUND: Final = 32
@@ -374,8 +374,8 @@ class Guide:
         random = Random(f"guide:{self.seed}:{self._next_round}")
         aims, alarms = self._aims(), frozenset(self.alarms)
         known = alarms.union(self.signatures)
-        for one in self.strategies.values():
-            one.decay()
+        for tried_strategy in self.strategies.values():
+            tried_strategy.decay()
         self.sampler.decay()
         for index in range(first, first + ROUND):
             opening = self._is_opening()

@@ -144,9 +144,9 @@ def plan_of(entry: CampaignEntry, plan: Plan, typed: Container[str]) -> Plan:
     for name, value in stored.items():
         if name in typed and getattr(plan, name) != value:
             option = OPTIONS.get(name)
-            found, expected = (one if option is None else option.stored(one) for one in (getattr(plan, name), value))
+            given, expected = (one if option is None else option.stored(one) for one in (getattr(plan, name), value))
             raise InputError(
-                f"--resume: found {name} {found!r}, expected {expected!r} or nothing, as campaign {entry.id} was begun "
+                f"--resume: found {name} {given!r}, expected {expected!r} or nothing, as campaign {entry.id} was begun "
                 "with; start a new campaign"
             )
     return replace(plan, **stored)

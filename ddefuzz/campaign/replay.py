@@ -77,7 +77,7 @@ class Covered(NamedTuple):
 
 def case_files(paths: Iterable[Path]) -> tuple[CaseFile, ...]:
     """The program files below the paths, sorted. Programs of findings are not among them. Raises `InputError`."""
-    found: dict[Path, CaseFile] = {}
+    files: dict[Path, CaseFile] = {}
     for path in paths:
         for file in python_files(path):
             text = read_program(file)
@@ -85,8 +85,8 @@ def case_files(paths: Iterable[Path]) -> tuple[CaseFile, ...]:
                 continue
             case = catalogue.parse(text, str(file))
             expect = tuple(parse_expectation(line, str(file)) for line in case.expect)
-            found[file] = CaseFile(file, text, case, expect)
-    return tuple(found[file] for file in sorted(found))
+            files[file] = CaseFile(file, text, case, expect)
+    return tuple(files[file] for file in sorted(files))
 
 
 def expectations(text: str, stages: Iterable[Stage], jobs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -261,19 +261,19 @@ def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase,
     Cases of user modules are included only with `trust`, because a downloaded folder can contain a list. Cases of other
     key functions than `KEY_FUNCTIONS` are included without it, but they do not run.
     """
-    found: dict[str, KeptCase] = {}
+    cases: dict[str, KeptCase] = {}
     for path in paths:
         programs = _usable(python_files(path), partial(program_cases, trust=trust))
         listed = _usable(trusted_lists(path) if trust else (), trusted_cases)
-        found |= {case.id: case for case in chain(programs, listed)}
-    return tuple(found[key] for key in sorted(found))
+        cases |= {case.id: case for case in chain(programs, listed)}
+    return tuple(cases[key] for key in sorted(cases))
 
 
 def _usable(given: Iterable[Given], read: Callable[[Given], Iterable[Record]]) -> Iterator[Record]:
     """What is read from each. One that cannot be used is refused."""
-    for one in given:
+    for item in given:
         try:
-            yield from tuple(read(one))
+            yield from tuple(read(item))
         except InputError as error:
             refuse(error)
 
@@ -417,9 +417,9 @@ def compare(case: KeptCase, seen: Tried) -> Replayed:
         )
     if not seen.failures:
         return Replayed(case, "gone" if case.expect.kind else "as expected", f"{run} ok")
-    found = next((one for one in seen.failures if case.expect.fits(one.signature)), None)
-    first = found or seen.failures[0]
-    status: Status = "fails" if case.expect.kind is None else "fails otherwise" if found is None else "as expected"
+    match = next((one for one in seen.failures if case.expect.fits(one.signature)), None)
+    first = match or seen.failures[0]
+    status: Status = "fails" if case.expect.kind is None else "fails otherwise" if match is None else "as expected"
     if case.expect.either:
         status = "as expected"
     return Replayed(case, status, f"{run} {first.signature.kind} at {first.signature.site}", first.failure.evidence)

@@ -170,11 +170,11 @@ FOLLOW_UPS = ("minimize", "confirm", "control")
 def _countable(result: CaseResult) -> CaseResult:
     """The result with the signatures of its sightings only: the database has the failures, with their findings."""
     sightings = []
-    for one in result.sightings:
-        run = one.failure.observation
-        failure = Failure(one.failure.kind, Observation(run.stage, run.semantics, run.outcome), "")
-        classified = msgspec.structs.replace(one.classified, failure=failure, frame=None)
-        sightings.append(msgspec.structs.replace(one, classified=classified, program=None))
+    for sighting in result.sightings:
+        run = sighting.failure.observation
+        failure = Failure(sighting.failure.kind, Observation(run.stage, run.semantics, run.outcome), "")
+        classified = msgspec.structs.replace(sighting.classified, failure=failure, frame=None)
+        sightings.append(msgspec.structs.replace(sighting, classified=classified, program=None))
     return msgspec.structs.replace(result, sightings=tuple(sightings))
 
 
@@ -266,8 +266,8 @@ class Tally:
 
     def _called_in(self, stage: Stage) -> Called:
         counts: Counter[frozenset[CallSize]] = Counter()
-        for (one, sizes), number in self.called.items():
-            counts[frozenset(sizes)] += number if one == stage else 0
+        for (of_stage, sizes), number in self.called.items():
+            counts[frozenset(sizes)] += number if of_stage == stage else 0
         at = {size: sum(number for sizes, number in counts.items() if size in sizes) for size in CALL_SIZES}
         return Called(sum(counts.values()), counts[frozenset(CALL_SIZES)], at)
 

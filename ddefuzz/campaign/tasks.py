@@ -66,8 +66,8 @@ def sightings_of(observation: Observation, program: str, torch: str) -> tuple[Si
 def shown_by_loss(suspect: Suspect, lost: Lost) -> Failure | None:
     """The failure by which the loss of a confirmation shows the suspected signature; None if it does not."""
     run = Run(ProgramSubject(suspect.program), suspect.stage, suspect.semantics, calls=suspect.calls)
-    found = tried_of(lost_observation(run, lost)).failures
-    return next((one.failure for one in found if one.signature == suspect.signature), None)
+    failures = tried_of(lost_observation(run, lost)).failures
+    return next((one.failure for one in failures if one.signature == suspect.signature), None)
 
 
 def _run_of(task: CaseTask, doing: Entry) -> tuple[Stage, Semantics]:

@@ -132,22 +132,22 @@ def assert_instead(place: Place) -> Iterator[Edit]:
     match place.statement:
         case ast.Assert(test, message):
             condition: ast.expr = test
-            said = message
+            shown = message
         case ast.If(test, [ast.Raise(exception)], []):
             condition = opposite(test)
-            said = exception.args[0] if isinstance(exception, ast.Call) and exception.args else None
+            shown = exception.args[0] if isinstance(exception, ast.Call) and exception.args else None
         case _:
             return
     is_elif = place.source.splitlines()[place.statement.lineno - 1].lstrip().startswith("elif")
     if is_elif or not contains(place.statement.test, place.expression):
         return
-    arguments = [f", lambda: {ast.unparse(said)}" if said is not None else ""]
-    if not isinstance(said, ast.Constant | None):
+    arguments = [f", lambda: {ast.unparse(shown)}" if shown is not None else ""]
+    if not isinstance(shown, ast.Constant | None):
         arguments.append("")  # torch.compile refuses messages that use local variables
     names = dict.fromkeys((_check_of(place.statement), "torch._check"))
     checks = [f"{name}({ast.unparse(condition)}{argument})" for name, argument in product(names, arguments)]
     if not _IS_SIZE.search(ast.unparse(condition)):
-        text = ast.unparse(said) if isinstance(said, ast.Constant | ast.JoinedStr) else repr("expected to hold")
+        text = ast.unparse(shown) if isinstance(shown, ast.Constant | ast.JoinedStr) else repr("expected to hold")
         checks.append(f"torch._assert_async({_tensor(condition)}, {text})")
     for check in checks:
         yield Edit(replaced(place.source, place.statement, check), "rewrite", "check the condition at run time")
@@ -205,8 +205,8 @@ def assume(place: Place) -> Iterator[Edit]:
 def assume_question(place: Place) -> Iterator[Edit]:
     """`torch._check` of the guard's expression, or of its opposite, with the user's own expressions for the sizes."""
     condition = in_user_words(place.question, place.sizes)
-    for one in (opposite(condition), condition) if condition is not None else ():
-        yield checked(place, ast.unparse(one))
+    for promise in (opposite(condition), condition) if condition is not None else ():
+        yield checked(place, ast.unparse(promise))
 
 
 def assume_size(place: Place) -> Iterator[Edit]:
@@ -408,8 +408,8 @@ def _about_inputs(raised: Raised, described: Interface) -> Iterator[Edit]:
     mapping = _mapping(symbols)
     known = [mapping] if mapping is not None else []
     guesses = [{symbols[0].symbol: str(dims[0])} for dims in list(groups.values())[:MOST_DIMS]]
-    for one in known or (guesses if len(symbols) == 1 else []):
-        for condition in _conditions(raised.expression, one, data=len(symbols) < len(raised.symbols)):
+    for names in known or (guesses if len(symbols) == 1 else []):
+        for condition in _conditions(raised.expression, names, data=len(symbols) < len(raised.symbols)):
             if condition not in seen and holds(condition, sizes) is not False:
                 seen.add(condition)
                 yield _promise(condition)
@@ -425,8 +425,8 @@ def _promise(condition: str) -> Edit:
 
 def _mapping(symbols: list[SymbolOrigin]) -> dict[str, str] | None:
     """The user's expression for each symbol. None if the input of one is not known."""
-    found = {one.symbol: _SOURCE.fullmatch(one.source) for one in symbols}
-    known = {symbol: f"{dim['leaf']}.shape[{dim['dim']}]" for symbol, dim in found.items() if dim is not None}
+    places = {one.symbol: _SOURCE.fullmatch(one.source) for one in symbols}
+    known = {symbol: f"{dim['leaf']}.shape[{dim['dim']}]" for symbol, dim in places.items() if dim is not None}
     return known if len(known) == len(symbols) else None
 
 

@@ -157,8 +157,8 @@ def targets_of(executor: Executor, target: str, case: str | None, unbacked: str)
     text = read_program(path)
     if text is not None:
         if case is not None or unbacked:
-            found = f"--case {case}" if case is not None else f"--unbacked {unbacked}"
-            raise InputError(f"{file}: found a program and {found}, expected user code")
+            option = f"--case {case}" if case is not None else f"--unbacked {unbacked}"
+            raise InputError(f"{file}: found a program and {option}, expected user code")
         stored = ProgramSubject(text)
         stored.program(file)  # raises if it is none
         return [Target(path.stem, stored)]
@@ -196,9 +196,9 @@ def run_cases(
         for run in _captures(target, stages, semantics)
     ]
     tried: dict[str, list[Tried]] = {target.case: [] for target in targets}
-    for one in planned:
-        case, stage = one.target.case, one.run.stage
-        tried[case].append(_tried(one, progress, refused))
+    for plan in planned:
+        case, stage = plan.target.case, plan.run.stage
+        tried[case].append(_tried(plan, progress, refused))
         if stage != "eager" and case not in refused:
             seen = tried[case][-1].observation
             done = "captured" if stage in STAGES else "done"
@@ -208,8 +208,8 @@ def run_cases(
 
     def runner(run: Run) -> Observation:
         task = executor.submit(judge_run, Trial(run, others=()), timeout)
-        found = _waited(task, f"{run.stage}: looking for further problems", progress)
-        return lost_observation(run, found) if isinstance(found, Lost) else found.observation
+        result = _waited(task, f"{run.stage}: looking for further problems", progress)
+        return lost_observation(run, result) if isinstance(result, Lost) else result.observation
 
     explained = []
     for target in targets:
@@ -224,16 +224,16 @@ def _captures(target: Target, stages: tuple[Stage, ...], semantics: tuple[Semant
     for stage in stages:
         is_capture = stage in TRACED
         calls = calls_in(stage, target.subject, NAMES, called_of(stages))
-        for one in semantics if is_capture else semantics[:1]:
-            yield Run(target.subject, stage, one, graph=is_capture and len(semantics) > 1, calls=calls)
+        for chosen in semantics if is_capture else semantics[:1]:
+            yield Run(target.subject, stage, chosen, graph=is_capture and len(semantics) > 1, calls=calls)
 
 
 def _tried(planned: PlannedCapture, progress: Progress, refused: Refused) -> Tried:
     run, case = planned.run, planned.target.case
     try:
         with guarded(case) as guard:
-            found = _waited(planned.task, f"{case}: {run.stage}", progress)
-            return tried_of(lost_observation(run, found)) if isinstance(found, Lost) else found
+            result = _waited(planned.task, f"{case}: {run.stage}", progress)
+            return tried_of(lost_observation(run, result)) if isinstance(result, Lost) else result
         reason = guard.reason
     except InputError as error:
         reason = str(refused.setdefault(case, error))
@@ -250,19 +250,19 @@ def _waited(task: Future[R] | InlineTask[R], doing: str, progress: Progress) -> 
 
 def _explained(target: Target, runs: CaseRuns, runner: Runner) -> CaseRuns:
     failures: dict[str, Classified] = {}
-    for one in failures_of(runs.tried):
-        if one.failure.kind in KINDS:
-            failures.setdefault(one.signature.key, one)
+    for classified in failures_of(runs.tried):
+        if classified.failure.kind in KINDS:
+            failures.setdefault(classified.signature.key, classified)
     more: list[Observation] = []
     controls = {}
-    for key, one in failures.items():
-        stage = one.failure.observation.stage
+    for key, classified in failures.items():
+        stage = classified.failure.observation.stage
         if stage == "eager":
             continue
-        if one.signature.kind == "dde":
+        if classified.signature.kind == "dde":
             more.append(continued(target.subject, stage, runner))
             continue
-        control = control_of(target.subject, one, runner)
+        control = control_of(target.subject, classified, runner)
         if control is not None:
             controls[key] = control
     return CaseRuns(target.case, runs.tried, tuple(more), tuple(controls.items()))
@@ -284,12 +284,12 @@ def continued(subject: Subject, stage: Stage, runner: Runner) -> Observation:
             if isinstance(one.value, bool)
         )
         better = None
-        for one in [one for one in given if one not in turned][: MOST_RUNS - runs]:
-            answer = msgspec.structs.replace(one, value=not one.value)
-            found = runner(Run(subject, stage, Semantics(answers=(*turned, answer)), answer_guards=True))
+        for guard in [one for one in given if one not in turned][: MOST_RUNS - runs]:
+            answer = msgspec.structs.replace(guard, value=not guard.value)
+            observation = runner(Run(subject, stage, Semantics(answers=(*turned, answer)), answer_guards=True))
             runs += 1
-            if found.outcome == "ok" or len(found.answered) > len(best.answered):
-                better = found, (*turned, answer)
+            if observation.outcome == "ok" or len(observation.answered) > len(best.answered):
+                better = observation, (*turned, answer)
                 break
         if better is None:
             return best
@@ -443,11 +443,11 @@ def check_targets(
             progress.update(f"{target.case}: trying changes of your code")
             with of_case(target.case, refused):
                 helps = any(map(may_help, failures))
-                found = executor.submit(describe, target.subject, START_SECONDS).result() if helps else None
+                interface = executor.submit(describe, target.subject, START_SECONDS).result() if helps else None
                 advice[target.case] = Advice(summary(failures[0]))
-                if isinstance(found, Interface):
+                if isinstance(interface, Interface):
                     trial = trial_in(executor, options.timeout)
-                    advice[target.case] = advise(failures, target.subject, found, capturing, trial, options.budget)
+                    advice[target.case] = advise(failures, target.subject, interface, capturing, trial, options.budget)
         with guarded(target.case):
             captures += captures_of(of_target)
             problems += problems_of(of_target)
@@ -469,8 +469,8 @@ def trial_in(executor: Executor, seconds: float) -> TryChange:
     """Tries a change where the executor does, within this time."""
 
     def trial(candidate: Candidate) -> TrialResult:
-        found = executor.submit(try_change, candidate, seconds).result()
-        return TrialResult(problem=f"ends in {found.outcome}: {found.reason}") if isinstance(found, Lost) else found
+        result = executor.submit(try_change, candidate, seconds).result()
+        return TrialResult(problem=f"ends in {result.outcome}: {result.reason}") if isinstance(result, Lost) else result
 
     return trial
 

@@ -20,7 +20,7 @@ from ddefuzz.checking.study import Plain
 from ddefuzz.execute.observe import captured_output
 from ddefuzz.execute.protocol import Subject
 from ddefuzz.execute.stages import as_exported
-from ddefuzz.execute.subject import prepare, said
+from ddefuzz.execute.subject import error_line, prepare
 from ddefuzz.instrument import torch_api
 
 
@@ -181,7 +181,7 @@ def plain(subject: Subject, function: Literal["export", "draft_export"]) -> Plai
                 exported.module, exported.args, exported.kwargs, dynamic_shapes=exported.dynamic_shapes, strict=False
             )
         except Exception as error:  # noqa: BLE001 what torch raises is the result
-            return Plain(said(error)[:200], time.process_time() - started)
+            return Plain(error_line(error)[:200], time.process_time() - started)
         seconds = time.process_time() - started
     report = getattr(program, torch_api.DRAFT_REPORT, None)
     return Plain("", seconds, len(getattr(report, "failures", ())))

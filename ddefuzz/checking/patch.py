@@ -199,9 +199,9 @@ def together(changes: Iterable[Change]) -> tuple[ChangedFile, ...]:
     """The files of several changes. Of changes of the same lines, the first counts."""
     files: dict[str, ChangedFile] = {}
     for change in changes:
-        for one in change.files:
-            both = merged(files[one.path], one) if one.path in files else one
-            files[one.path] = both or files[one.path]
+        for changed in change.files:
+            both = merged(files[changed.path], changed) if changed.path in files else changed
+            files[changed.path] = both or files[changed.path]
     return tuple(files.values())
 
 
@@ -211,12 +211,12 @@ def write_changes(changes: Iterable[Change], program: Path | None = None) -> tup
     Raises InputError if a file is not any more what it was when the change was tried.
     """
     written = {}
-    for one in together(changes):
-        path = program if one.path == PROGRAM_FILE and program is not None else Path(one.path)
-        if read_text(path) != one.before:
+    for changed in together(changes):
+        path = program if changed.path == PROGRAM_FILE and program is not None else Path(changed.path)
+        if read_text(path) != changed.before:
             raise InputError(f"{path}: found a file that changed since, expected the text that was checked")
         check_writable(path)
-        written[path] = one.after
+        written[path] = changed.after
     for path, after in written.items():
         write_atomically(path, after)
     return tuple(map(str, written))
@@ -224,8 +224,8 @@ def write_changes(changes: Iterable[Change], program: Path | None = None) -> tup
 
 def places(files: Iterable[ChangedFile]) -> Iterator[Where]:
     """The first line of each changed part of each file, as it is before the change."""
-    for one in files:
-        yield from (Where(shown(one.path), hunk.start + 1, package_of(one.path)) for hunk in hunks(one))
+    for changed in files:
+        yield from (Where(shown(changed.path), hunk.start + 1, package_of(changed.path)) for hunk in hunks(changed))
 
 
 class Hunk(NamedTuple):
@@ -325,9 +325,9 @@ def in_use(source: str, name: str, text: str) -> str | None:
     tree = ast.parse(source)
     for node in tree.body:
         match node:
-            case ast.FunctionDef(name=found) if found == name:
+            case ast.FunctionDef(name=bound) if bound == name:
                 made = _returned(node)
-            case ast.Assign(targets=[ast.Name(found)], value=made_by) if found == name:
+            case ast.Assign(targets=[ast.Name(bound)], value=made_by) if bound == name:
                 made = made_by
             case _:
                 continue

@@ -256,11 +256,11 @@ def _decides(loop: ast.While, line: int) -> bool:
 
 def _inside(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements of a loop's body, without those of inner loops and functions."""
-    for one in body:
-        yield one
-        if not isinstance(one, ast.For | ast.While | ast.FunctionDef | ast.ClassDef):
+    for statement in body:
+        yield statement
+        if not isinstance(statement, ast.For | ast.While | ast.FunctionDef | ast.ClassDef):
             for field in ("body", "orelse", "finalbody"):
-                yield from _inside(getattr(one, field, []))
+                yield from _inside(getattr(statement, field, []))
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -384,9 +384,9 @@ def _occurrences(runs: CaseRuns) -> Iterator[Occurrence]:
             failure = _as_raised(seen, answered)
             if failure is not None:
                 yield Occurrence(failure, stops=False, answer=Answer(seen.stage, answered.value))
-        for one in judge([seen]):
-            if one.kind != "timeout":
-                yield Occurrence(classify(one), stops=False, consequence=True)
+        for judged in judge([seen]):
+            if judged.kind != "timeout":
+                yield Occurrence(classify(judged), stops=False, consequence=True)
 
 
 def failures_of(tried: Sequence[Tried]) -> tuple[Classified, ...]:
@@ -492,12 +492,12 @@ def own_caller(chain: tuple[Caller, ...]) -> Caller | None:
     return chain[-1] if chain else None
 
 
-def _is_the_same(one: Problem, other: Problem) -> bool:
+def _is_the_same(first: Problem, second: Problem) -> bool:
     """Whether captures report one problem under two signatures: at one line and one piece of code, in other stages."""
-    anchors = {one.classified.signature.anchor, other.classified.signature.anchor}
-    if set(one.stages) & set(other.stages) or one.consequence or len(anchors) > 1:
+    anchors = {first.classified.signature.anchor, second.classified.signature.anchor}
+    if set(first.stages) & set(second.stages) or first.consequence or len(anchors) > 1:
         return False
-    mine, theirs = own_caller(one.chain), own_caller(other.chain)
+    mine, theirs = own_caller(first.chain), own_caller(second.chain)
     return mine is not None and theirs is not None and (mine.file, mine.line) == (theirs.file, theirs.line)
 
 

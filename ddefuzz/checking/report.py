@@ -257,12 +257,12 @@ def _captures_table(captures: Sequence[CaptureResult], problems: Sequence[Proble
     """One row for each capture. The columns of semantics are shown only if there are several."""
     several = len({one.semantics for one in captures}) > 1
     rows: list[tuple[Inline, ...]] = []
-    for one in captures:
-        numbers = [str(at) for at, problem in enumerate(problems, 1) if set(problem.keys) & set(one.keys)]
-        words = f"problem {', '.join(numbers)}" if numbers else one.reason or one.exception or ""
-        compared = (one.semantics, one.verdict or "") if several else ()
-        outcome = Span(one.outcome, style=OUTCOME_STYLES.get(one.outcome, "bad"))
-        rows.append((one.stage, outcome, f"{one.seconds:.1f}", *compared, words))
+    for capture in captures:
+        numbers = [str(at) for at, problem in enumerate(problems, 1) if set(problem.keys) & set(capture.keys)]
+        words = f"problem {', '.join(numbers)}" if numbers else capture.reason or capture.exception or ""
+        compared = (capture.semantics, capture.verdict or "") if several else ()
+        outcome = Span(capture.outcome, style=OUTCOME_STYLES.get(capture.outcome, "bad"))
+        rows.append((capture.stage, outcome, f"{capture.seconds:.1f}", *compared, words))
     titles = ("capture", "outcome", "seconds", *(("semantics", "verdict") if several else ()), "says")
     return table(titles, rows, folding=("says",))
 
@@ -455,37 +455,39 @@ def report_record(report: Report, command: str) -> Record:
     )
 
 
-def _capture_record(one: CaptureResult) -> Result:
+def _capture_record(capture: CaptureResult) -> Result:
     return Result(
-        id=f"{one.case}/{one.stage}/{one.semantics}",
+        id=f"{capture.case}/{capture.stage}/{capture.semantics}",
         rule=CAPTURED.id,
-        outcome="passed" if one.outcome == "ok" else "skipped",
-        title=f"{one.case}, {one.stage}: {'captured' if one.outcome == 'ok' else one.reason}",
-        seconds=one.seconds,
+        outcome="passed" if capture.outcome == "ok" else "skipped",
+        title=f"{capture.case}, {capture.stage}: {'captured' if capture.outcome == 'ok' else capture.reason}",
+        seconds=capture.seconds,
     )
 
 
-def _problem_record(one: Problem, report: Report) -> Result:
-    own, site = own_caller(one.chain), one.classified.signature.site
+def _problem_record(problem: Problem, report: Report) -> Result:
+    own, site = own_caller(problem.chain), problem.classified.signature.site
     path, line = ("", 0) if own is None else (_below_here(own.file), own.line)
     facts = {
-        "captures": ", ".join(one.stages),
-        "module": one.module,
-        "symbols": ", ".join(f"{symbol.symbol} = {origin_of(symbol)}" for symbol in one.symbols),
-        "known": "; ".join(str(finding) for finding in report.known if finding.id in one.keys),
-        "changes": "; ".join(offer.change.does for offer in report.changes if offer.case == one.case),
+        "captures": ", ".join(problem.stages),
+        "module": problem.module,
+        "symbols": ", ".join(f"{symbol.symbol} = {origin_of(symbol)}" for symbol in problem.symbols),
+        "known": "; ".join(str(finding) for finding in report.known if finding.id in problem.keys),
+        "changes": "; ".join(offer.change.does for offer in report.changes if offer.case == problem.case),
     }
     return Result(
-        id=f"{one.case}/{one.keys[0]}",
-        rule=one.kind,
-        outcome="skipped" if one.is_minor else "failed",
-        title=f"{one.owner}: {what(one)}",
-        message="; ".join(filter(None, [exception_of(one.observation) or one.classified.failure.evidence, one.remedy])),
+        id=f"{problem.case}/{problem.keys[0]}",
+        rule=problem.kind,
+        outcome="skipped" if problem.is_minor else "failed",
+        title=f"{problem.owner}: {what(problem)}",
+        message="; ".join(
+            filter(None, [exception_of(problem.observation) or problem.classified.failure.evidence, problem.remedy])
+        ),
         path=path,
         line=line if path else 0,
         site=str(site),
         site_path=site.module or "",
-        cause=one.classified.cause,
+        cause=problem.classified.cause,
         facts=tuple((name, value) for name, value in facts.items() if value),
     )
 

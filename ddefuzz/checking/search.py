@@ -110,9 +110,9 @@ class Attempt(NamedTuple):
         with the parts before it ended there, and the capture with it does not.
         """
         parts: dict[str, dict[str, None]] = {}
-        for one in self.edits:
-            if one.key:
-                parts.setdefault(one.edit.does, {})[one.key] = None
+        for attempted in self.edits:
+            if attempted.key:
+                parts.setdefault(attempted.edit.does, {})[attempted.key] = None
         if len(parts) > 1:
             return tuple(Fix(does, tuple(keys)) for does, keys in parts.items())
         keys = dict.fromkeys([*failing, *(one.key for one in self.edits if one.key)])
@@ -158,15 +158,15 @@ class Search:
             rank, _, _, attempt = heapq.heappop(self._queue)
             if best is not None and rank > best:
                 break
-            found = self._try(attempt)
-            if isinstance(found, Passing):
-                self._offer(found)
-                best = max(rank, found.change.harm, best or 0)
-            elif found is not None and len(attempt.edits) < DEEPEST and _moved(attempt.failure, found):
+            outcome = self._try(attempt)
+            if isinstance(outcome, Passing):
+                self._offer(outcome)
+                best = max(rank, outcome.change.harm, best or 0)
+            elif outcome is not None and len(attempt.edits) < DEEPEST and _moved(attempt.failure, outcome):
                 if len(attempt.edits) > self._deepest:
                     self._deepest = len(attempt.edits)
-                    self.remaining = f"after `{attempt.does}` the next failure is {said_of(found)}"
-                self._extend(attempt._replace(failure=found))
+                    self.remaining = f"after `{attempt.does}` the next failure is {said_of(outcome)}"
+                self._extend(attempt._replace(failure=outcome))
         self.stopped = bool(self._queue) and self.clock() >= self._ends
         self.offers.sort(key=lambda one: (one.change.harm, len(one.change.refuses), len(one.change.where)))
 
@@ -393,10 +393,10 @@ def said_of(failure: Classified) -> str:
 
 def _moved(before: Classified, after: Classified) -> bool:
     """Whether a change got past the first guard, to another one."""
-    one, two = before.failure.observation.raised, after.failure.observation.raised
-    if one is None or two is None:
+    guard, next_guard = before.failure.observation.raised, after.failure.observation.raised
+    if guard is None or next_guard is None:
         return before.signature != after.signature
-    return (before.signature, one.expression) != (after.signature, two.expression)
+    return (before.signature, guard.expression) != (after.signature, next_guard.expression)
 
 
 _LARGEST = 100_000  # sizes up to this one are tried
@@ -410,19 +410,19 @@ def restrictions(promises: Sequence[Edit], refused: Sequence[Comparison], taken:
 
     A promise that all sizes keep refuses nothing. `taken` is the number of sets of inputs that eager takes.
     """
-    said, binding = [], [edit for edit in promises if not _holds_always(edit.condition)]
+    sentences, binding = [], [edit for edit in promises if not _holds_always(edit.condition)]
     for edit in binding:
         if edit.kind == "example-value":
-            said.append(f"this exports a model for {edit.condition} only")
+            sentences.append(f"this exports a model for {edit.condition} only")
         elif refused:
             fitting = [one for one in refused if _breaks(edit.condition, one.inputs, only=len(binding) == 1)]
             example = f", which eager takes, such as {fitting[0].inputs}" if fitting else ""
-            said.append(f"refuses inputs for which {_broken(edit.condition)}{example}")
+            sentences.append(f"refuses inputs for which {_broken(edit.condition)}{example}")
     others = dict.fromkeys(_broken(edit.condition) for edit in binding if edit.kind != "example-value")
     if others and not refused:
         none = f"none of the {taken} sets of inputs that eager takes is refused"
-        said.append(f"refuses inputs for which {', or '.join(others)}; {none}")
-    return said
+        sentences.append(f"refuses inputs for which {', or '.join(others)}; {none}")
+    return sentences
 
 
 def _breaks(promise: str, inputs: str, *, only: bool) -> bool:

@@ -99,8 +99,8 @@ def sections(rows: Iterable[ModelResult]) -> dict[str, tuple[ModelResult, ...]]:
     """The rows by the title of their table: torch, kind of sizes, limits. Of rows for one model, the last counts."""
     tables: dict[tuple[str, bool, float, float], dict[tuple[str, str], ModelResult]] = {}
     for row in rows:
-        one = row.settings
-        table = tables.setdefault((one.torch, one.sizes == "backed", one.budget, one.timeout), {})
+        settings = row.settings
+        table = tables.setdefault((settings.torch, settings.sizes == "backed", settings.budget, settings.timeout), {})
         table[row.group, row.name] = row
     return {
         f"torch {torch}, {'backed' if backed else 'unbacked'} sizes, {budget:g} s of changes for each model, "

@@ -76,7 +76,7 @@ def held_out_of(prepared: Prepared, names: tuple[str, ...]) -> tuple[Variant, ..
     leaves = leaves_of(prepared)
     tensors = {at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.numel()}
     lengths = {place.symbol: leaves[place.leaf].shape[place.dim] for place in prepared.unbacked}
-    found = [Variant("the example")]
+    variants = [Variant("the example")]
     for number in range(HELD_OUT):
         values = {at: partial(_random_like, number=number) for at in tensors}
         small = SMALL[number // 4 % len(SMALL)]
@@ -85,9 +85,9 @@ def held_out_of(prepared: Prepared, names: tuple[str, ...]) -> tuple[Variant, ..
             for symbol, length in lengths.items()
             if length and number % 2
         }
-        said = f" with sizes {', '.join(map(str, sizes.values()))}" if sizes else ""
-        found.append(Variant(f"random values {number}{said}", sizes, values))
-    return tuple(found)
+        of_sizes = f" with sizes {', '.join(map(str, sizes.values()))}" if sizes else ""
+        variants.append(Variant(f"random values {number}{of_sizes}", sizes, values))
+    return tuple(variants)
 
 
 def _random_like(tensor: torch.Tensor, number: int) -> torch.Tensor:
@@ -123,9 +123,9 @@ def _of_sizes(prepared: Prepared, names: tuple[str, ...]) -> Iterator[Variant]:
 
 def _of_values(prepared: Prepared, names: tuple[str, ...]) -> Iterator[Variant]:
     for is_kind, recipes in _RECIPES:
-        found = [at for at, arg in enumerate(leaves_of(prepared)) if isinstance(arg, torch.Tensor) and is_kind(arg)]
-        groups = [(at,) for at in found] if len(found) <= MOST_ALONE else []
-        for group in dict.fromkeys([*groups, tuple(found)]):
+        tensors = [at for at, arg in enumerate(leaves_of(prepared)) if isinstance(arg, torch.Tensor) and is_kind(arg)]
+        groups = [(at,) for at in tensors] if len(tensors) <= MOST_ALONE else []
+        for group in dict.fromkeys([*groups, tuple(tensors)]):
             for words, make in recipes:
                 if group:
                     yield Variant(f"{', '.join(names[at] for at in group)} {words}", values=dict.fromkeys(group, make))
@@ -252,9 +252,9 @@ def _determined(make: Callable[[], Prepared], variant: Variant) -> _Result:
 def _swapped(files: Sequence[ChangedFile]) -> Iterator[None]:
     """Functions of these files run their changed source. The text of a program is changed elsewhere."""
     with ExitStack() as stack:
-        for one in files:
-            if one.path != PROGRAM_FILE:
-                stack.enter_context(exchanged(one.path, one.before, one.after))
+        for changed in files:
+            if changed.path != PROGRAM_FILE:
+                stack.enter_context(exchanged(changed.path, changed.before, changed.after))
         yield
 
 

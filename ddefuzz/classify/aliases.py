@@ -109,8 +109,8 @@ SAME_DECISIONS: tuple[SameDecision, ...] = tuple(
 
 def outlined(caller: str, guard: str) -> str:
     """The C++ function that evaluates the guard: an inlined function of the table, else `caller`."""
-    found = (row.function for row in INLINED if row.caller == caller and guard.startswith(row.guard))
-    return next(found, caller)
+    callees = (row.function for row in INLINED if row.caller == caller and guard.startswith(row.guard))
+    return next(callees, caller)
 
 
 def decision(file: str, function: str | None, anchor: str) -> str:

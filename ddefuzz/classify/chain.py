@@ -115,10 +115,10 @@ def unsupported(observation: Observation) -> Located:
 
 def internal(observation: Observation) -> Located:
     root = observation.exceptions[-1] if observation.exceptions else ExceptionInfo("", observation.reason)
-    said = f"{root.name}: {lasting(root.message)}"
+    message = f"{root.name}: {lasting(root.message)}"
     if (raising := quoted_site(root.message)) is not None:
-        function = outlined(function_name(raising.function), said)
-        return Located(Site("C++", None, function), raising, said)
+        function = outlined(function_name(raising.function), message)
+        return Located(Site("C++", None, function), raising, message)
     for exception in reversed(observation.exceptions):
         frames = [f for f in inside_tracer(exception.frames) if is_framework(f) and not is_python_plumbing(f)]
         if frames:
@@ -128,18 +128,18 @@ def internal(observation: Observation) -> Located:
     if user is None:
         named = _SCHEMA.search(root.message)
         place = _raised_at(root) if named is None else Site("op", None, named[1])
-        return Located(place, root.frames[-1] if root.frames else None, said)
-    return Located(Site("op", None, op_name(callee(user))), user, said)
+        return Located(place, root.frames[-1] if root.frames else None, message)
+    return Located(Site("op", None, op_name(callee(user))), user, message)
 
 
 def died(observation: Observation) -> Located:
     """The stack that `faulthandler` prints when a worker dies, innermost frame first."""
-    found = (
+    stack = (
         Frame(match["file"], int(match["line"]), match["function"])
         for match in _FATAL_FRAME.finditer(observation.output)
     )
     # ddefuzz's frames, and those outside of them, called what died.
-    printed = list(takewhile(lambda frame: not frame.file.startswith(_OWN), found))
+    printed = list(takewhile(lambda frame: not frame.file.startswith(_OWN), stack))
     frames = [Frame(_from_torch(frame.file), frame.line, frame.function) for frame in reversed(printed)]
     reason = lasting(observation.reason)
     if not frames:
@@ -185,8 +185,8 @@ def lasting(message: str) -> str:
 
 
 def _from_torch(file: str) -> str:
-    _, found, rest = file.rpartition("/site-packages/")
-    return rest if found else file
+    _, separator, rest = file.rpartition("/site-packages/")
+    return rest if separator else file
 
 
 NOT_TRACED = "dynamo does not trace it"
@@ -241,5 +241,5 @@ def _plain(name: str) -> str:
 
 
 def _explanation(rest: str) -> str:
-    found = re.search(r"^\s*Explanation:(.*)$", rest, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r"^\s*Explanation:(.*)$", rest, re.MULTILINE)
+    return match[1] if match else ""

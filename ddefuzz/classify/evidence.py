@@ -242,8 +242,8 @@ def _rejecting_op(evidence: Evidence) -> str | None:
     if evidence.failure.kind != "internal-error":
         return None
     message = _root_message(evidence)
-    found = re.match(r"\w+::(\w+)\(\)", message)
-    return found[1] if found and "but instead found type 'SymInt'" in message else None
+    match = re.match(r"\w+::(\w+)\(\)", message)
+    return match[1] if match and "but instead found type 'SymInt'" in message else None
 
 
 GRADIENTS = frozenset({"torch.autograd.grad", "Tensor.backward"})

@@ -124,8 +124,8 @@ def read_rules(path: Path) -> Rules:
         raise InputError(f"{path}: {error}") from error
     sources = [(one.kind, one.site, one.anchor) for one in rules.alias]
     times = Counter(sources)
-    for at, one in enumerate(rules.alias):
-        target = (one.kind, one.to_site or one.site, one.to_anchor or one.anchor)
+    for at, alias in enumerate(rules.alias):
+        target = (alias.kind, alias.to_site or alias.site, alias.to_anchor or alias.anchor)
         where = f"{path}: alias {at + 1}"
         if times[sources[at]] > 1:
             raise InputError(f"{where}: found two aliases of {_text(sources[at])}, expected one")

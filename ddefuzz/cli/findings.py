@@ -324,7 +324,7 @@ def _decide(db: DatabaseUrl, finding_id: str, typed: Sequence[tuple[Decision, st
         before = resolve(database, finding_id)
         known = [(row, resolve(database, text or "").id if row.value is FINDING else text) for row, text in typed]
         after = database.apply(before.id, known, by)
-    say(f"{after.id}: {'; '.join(row.said(before, after) for row, _ in typed)}")
+    say(f"{after.id}: {'; '.join(row.sentence(before, after) for row, _ in typed)}")
 
 
 for decision in commands():

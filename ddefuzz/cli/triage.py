@@ -139,7 +139,7 @@ class Loop:
         if value is FINDING:
             text = resolve(self.database, text or "").id
         after = self.database.apply(finding.id, [(decision, text)], By(self.who, now()))
-        click.echo(f"{finding.id}: {visible(decision.said(finding, after))}", err=True)
+        click.echo(f"{finding.id}: {visible(decision.sentence(finding, after))}", err=True)
         if decision.group == "state" or after.state != finding.state:
             self.decided.append(finding.id)
             self.at += 1

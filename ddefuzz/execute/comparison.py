@@ -77,30 +77,30 @@ def floats(value: Any) -> list[torch.Tensor]:
 
 def seen(eager: Ended, captured: Ended, wide: Callable[[], Ended]) -> dict[str, str]:
     """How the two calls ended, and how their results differ. `wide` is eager with its inputs in float64."""
-    found = {
+    ends = {
         name: "returns" if call.error is None else "raises"
         for name, call in zip(("eager", "captured"), (eager, captured))
     }
     refused = [call.error for call in (captured, eager) if call.error is not None]
     if len(refused) == 1:
         asserted = re.search(r"Runtime assertion failed for expression (.+?) on node", str(refused[0]), re.DOTALL)
-        found["message"] = (asserted[1] if asserted else str(refused[0]).strip().partition("\n")[0]).strip()
+        ends["message"] = (asserted[1] if asserted else str(refused[0]).strip().partition("\n")[0]).strip()
     if refused:
-        return found
+        return ends
     whats = compared(eager, captured)
     if ROUNDED.intersection(whats) and is_rounding(wide(), captured):
         whats = [what for what in whats if what not in ROUNDED]
     if whats:
-        found["differs"] = next((what for what in whats if what != "strides"), "strides")
-    return found
+        ends["differs"] = next((what for what in whats if what != "strides"), "strides")
+    return ends
 
 
 def is_rounding(exact: Ended, captured: Ended) -> bool:
     """Whether what was captured is as near to eager in float64 as its dtypes allow."""
-    one, other = ([*floats(call.result), *floats(call.gradients)] for call in (exact, captured))
-    if exact.error is not None or len(one) != len(other):
+    wanted, got = ([*floats(call.result), *floats(call.gradients)] for call in (exact, captured))
+    if exact.error is not None or len(wanted) != len(got):
         return False
-    return all(a.shape == b.shape and close(a.to(b.dtype), b) for a, b in zip(one, other))
+    return all(a.shape == b.shape and close(a.to(b.dtype), b) for a, b in zip(wanted, got))
 
 
 def compared(eager: Ended, captured: Ended) -> list[str]:
@@ -111,50 +111,50 @@ def compared(eager: Ended, captured: Ended) -> list[str]:
     return whats + ["gradient" for pair in pairs if set(differences(*pair)) - {"strides"}]
 
 
-def differences(expected: Any, found: Any) -> list[str]:
+def differences(expected: Any, actual: Any) -> list[str]:
     """The differences between two values, in nested containers one after the other."""
-    if isinstance(expected, torch.Tensor) and isinstance(found, torch.Tensor):
-        return of_tensors(expected, found)
-    if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
-        if len(expected) != len(found):
+    if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
+        return of_tensors(expected, actual)
+    if isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple)):
+        if len(expected) != len(actual):
             return ["structure"]
-        return [what for pair in zip(expected, found) for what in differences(*pair)]
-    if isinstance(expected, dict) and isinstance(found, dict):
-        if list(expected) != list(found):
+        return [what for pair in zip(expected, actual) for what in differences(*pair)]
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if list(expected) != list(actual):
             return ["structure"]
-        return [what for key, value in expected.items() for what in differences(value, found[key])]
-    if isinstance(expected, NUMBERS) and isinstance(found, NUMBERS):
-        one, other = (torch.tensor(value, dtype=torch.complex128) for value in (expected, found))
+        return [what for key, value in expected.items() for what in differences(value, actual[key])]
+    if isinstance(expected, NUMBERS) and isinstance(actual, NUMBERS):
+        wanted, got = (torch.tensor(value, dtype=torch.complex128) for value in (expected, actual))
         is_inexact = isinstance(expected, (float, complex))
-        same = close(one, other) if is_inexact else expected == found
-        return [] if same and type(expected) is type(found) else ["number"]
-    same = type(expected) is type(found) and (not isinstance(expected, PLAIN) or expected == found)
+        same = close(wanted, got) if is_inexact else expected == actual
+        return [] if same and type(expected) is type(actual) else ["number"]
+    same = type(expected) is type(actual) and (not isinstance(expected, PLAIN) or expected == actual)
     return [] if same else ["structure"]
 
 
-def of_tensors(expected: torch.Tensor, found: torch.Tensor) -> list[str]:
+def of_tensors(expected: torch.Tensor, actual: torch.Tensor) -> list[str]:
     """The differences between two tensors."""
     for what, name in (("dtype", "dtype"), ("shape", "shape"), ("structure", "layout")):
-        if getattr(expected, name) != getattr(found, name):
+        if getattr(expected, name) != getattr(actual, name):
             return [what]
-    whats = [] if close(expected, found) else ["values"]
+    whats = [] if close(expected, actual) else ["values"]
     is_strided = expected.layout == torch.strided
-    return whats + (["strides"] if is_strided and strides(expected) != strides(found) else [])
+    return whats + (["strides"] if is_strided and strides(expected) != strides(actual) else [])
 
 
-def close(expected: torch.Tensor, found: torch.Tensor) -> bool:
+def close(expected: torch.Tensor, actual: torch.Tensor) -> bool:
     """Whether two tensors of one dtype and shape have equal values, within the tolerance of the dtype."""
     relative, absolute = TOLERANCES.get(expected.dtype, (0.0, 0.0))
-    expected, found = comparable(expected, found)
-    return torch.allclose(expected, found, rtol=relative, atol=absolute, equal_nan=True)
+    expected, actual = comparable(expected, actual)
+    return torch.allclose(expected, actual, rtol=relative, atol=absolute, equal_nan=True)
 
 
-def comparable(expected: torch.Tensor, found: torch.Tensor) -> list[torch.Tensor]:
+def comparable(expected: torch.Tensor, actual: torch.Tensor) -> list[torch.Tensor]:
     """The same values as dense tensors, as bytes for a dtype without arithmetic.
 
     A dim that both expand has one element: the memory of an expanded tensor may be a small part of its size.
     """
-    both = [(one if one.layout == torch.strided else one.to_dense()).detach() for one in (expected, found)]
+    both = [(one if one.layout == torch.strided else one.to_dense()).detach() for one in (expected, actual)]
     for dim, size in enumerate(expected.shape):
         if size > 1 and all(one.stride(dim) == 0 for one in both):
             both = [one.narrow(dim, 0, 1) for one in both]
@@ -176,11 +176,11 @@ def in_float64(inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     )
 
 
-def is_as(expected: dict[str, str], found: dict[str, str]) -> bool:
+def is_as(expected: dict[str, str], actual: dict[str, str]) -> bool:
     """Whether the calls ended as expected. Of messages, the words that are the same in every run are compared."""
-    known, said = (words(one.get("message", "")) for one in (expected, found))
-    same = all(found.get(name) == value for name, value in expected.items() if name not in ("message", "size"))
-    return same and said[: len(known)] == known and ("differs" in found) == ("differs" in expected)
+    known, message = (words(one.get("message", "")) for one in (expected, actual))
+    same = all(actual.get(name) == value for name, value in expected.items() if name not in ("message", "size"))
+    return same and message[: len(known)] == known and ("differs" in actual) == ("differs" in expected)
 
 
 def words(text: str) -> list[str]:

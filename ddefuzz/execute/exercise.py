@@ -34,7 +34,7 @@ from ddefuzz.execute.protocol import (
     is_accepted,
 )
 from ddefuzz.execute.stages import Capture
-from ddefuzz.execute.subject import prepare, said
+from ddefuzz.execute.subject import error_line, prepare
 from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size
 from ddefuzz.program.text import print_program
@@ -102,13 +102,13 @@ class _At(NamedTuple):
 def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool) -> Call:
     expected = _run("eager", at, capture)
     captures = capture.captures()
-    found = _run("captured", at, capture)
-    refusal, sizes = _explained(found.ended, forms, at, capture)
+    captured = _run("captured", at, capture)
+    refusal, sizes = _explained(captured.ended, forms, at, capture)
     call = Call(at.size, expected.ended, refusal, recompiled=capture.captures() != captures)
-    if not expected.ended.returned and not found.ended.returned:
+    if not expected.ended.returned and not captured.ended.returned:
         return call
-    returned = expected.ended.returned and found.ended.returned
-    compared = _compared(call, at, capture, expected, found) if returned else call
+    returned = expected.ended.returned and captured.ended.returned
+    compared = _compared(call, at, capture, expected, captured) if returned else call
     if not constrained and not differs(compared):
         return compared
     journal.enter("reading")
@@ -116,23 +116,23 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool)
     return msgspec.structs.replace(compared, symbols=(*ran.symbols, *sizes), failing=ran.condition)
 
 
-def _compared(call: Call, at: _At, capture: Capture, expected: _Result, found: _Result) -> Call:
+def _compared(call: Call, at: _At, capture: Capture, expected: _Result, captured: _Result) -> Call:
     """A call of which both sides returned, with what differs. User code may return what cannot be compared."""
     try:
-        return _judged(call, at, capture, expected, found)
+        return _judged(call, at, capture, expected, captured)
     except Exception as error:
         if isinstance(error, MemoryError) or isinstance(at.subject, ProgramSubject):
             raise
-        return msgspec.structs.replace(call, agreement="incomparable", why=f"not compared: {said(error)}")
+        return msgspec.structs.replace(call, agreement="incomparable", why=f"not compared: {error_line(error)}")
 
 
-def _judged(call: Call, at: _At, capture: Capture, expected: _Result, found: _Result) -> Call:
-    if lacks_values([expected.value, *expected.inputs, found.value, *found.inputs]):
+def _judged(call: Call, at: _At, capture: Capture, expected: _Result, captured: _Result) -> Call:
+    if lacks_values([expected.value, *expected.inputs, captured.value, *captured.inputs]):
         return msgspec.structs.replace(
             call, agreement="incomparable", why="a result is a fake or meta tensor, without values"
         )
-    seen = list(_differences(expected, found))
-    if any(one.what in ROUNDED for one in seen) and _float64_decides(at, capture, found):
+    seen = list(_differences(expected, captured))
+    if any(one.what in ROUNDED for one in seen) and _float64_decides(at, capture, captured):
         seen = [one for one in seen if one.what not in ROUNDED]
     accepted = [one for one in seen if is_accepted(one, seen)]
     wrong = tuple(one for one in seen if one not in accepted)
@@ -256,23 +256,23 @@ def _ended(error: Exception) -> Ended:
     return Ended(f"{type(error).__name__}: {first}", asserted[1].strip() if asserted else "")
 
 
-def _differences(expected: _Result, found: _Result) -> Iterator[Difference]:
-    yield from differences(expected.value, found.value)
-    for place, (one, other) in enumerate(zip(expected.inputs, found.inputs, strict=True)):
-        for difference in differences(one, other, f"input {place}"):
+def _differences(expected: _Result, captured: _Result) -> Iterator[Difference]:
+    yield from differences(expected.value, captured.value)
+    for place, (wanted, got) in enumerate(zip(expected.inputs, captured.inputs, strict=True)):
+        for difference in differences(wanted, got, f"input {place}"):
             yield Difference("mutation", difference.where, difference.how)
-    for place, (one, other) in enumerate(zip(expected.gradients, found.gradients, strict=False)):
-        for difference in differences(one, other, f"gradient {place}"):
+    for place, (wanted, got) in enumerate(zip(expected.gradients, captured.gradients, strict=False)):
+        for difference in differences(wanted, got, f"gradient {place}"):
             if difference.what != "strides":
                 yield Difference("gradient", difference.where, difference.how)
-    named = [{str(place): value for place, value in enumerate(side.inputs)} for side in (expected, found)]
-    before, after = aliases(expected.value, named[0]), aliases(found.value, named[1])
+    named = [{str(place): value for place, value in enumerate(side.inputs)} for side in (expected, captured)]
+    before, after = aliases(expected.value, named[0]), aliases(captured.value, named[1])
     for pair in sorted(before ^ after):
         only = ONLY_IN_EAGER if pair in before else "only when captured"
         yield Difference("alias", pair[1], f"shares memory with {pair[0]} {only}")
 
 
-def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:
+def _float64_decides(at: _At, capture: Capture, captured: _Result) -> bool:
     """Whether a run in float64 shows that both results are equally right and differ only by rounding.
 
     The subject runs in eager once more with its float inputs in float64.
@@ -289,7 +289,7 @@ def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:
     exact = _run("eager", at._replace(subject=ProgramSubject(print_program(wide))), capture)
     if not exact.ended.returned:
         return False
-    sides = [[*floats(side.value), *floats(side.gradients)] for side in (exact, found)]
+    sides = [[*floats(side.value), *floats(side.gradients)] for side in (exact, captured)]
     return len(sides[0]) == len(sides[1]) and all(
         one.shape == other.shape and close(one.to(other.dtype), other) for one, other in zip(*sides, strict=True)
     )
@@ -303,69 +303,69 @@ def _ran(capture: Capture, fresh: Prepared) -> Ran:
     return Ran(()) if args is None else run_nodes(capture.graph, args)
 
 
-def differences(expected: Any, found: Any, where: str = "result") -> Iterator[Difference]:
-    """Everything in which `found` differs from `expected`, values of one container in their order."""
-    match expected, found:
+def differences(expected: Any, actual: Any, where: str = "result") -> Iterator[Difference]:
+    """Everything in which `actual` differs from `expected`, values of one container in their order."""
+    match expected, actual:
         case torch.Tensor(), torch.Tensor():
-            yield from _of_tensors(expected, found, where)
+            yield from _of_tensors(expected, actual, where)
         case (list() | tuple(), list() | tuple()):
-            if len(expected) != len(found):
-                yield Difference("structure", where, f"{len(found)} items, eager has {len(expected)}")
+            if len(expected) != len(actual):
+                yield Difference("structure", where, f"{len(actual)} items, eager has {len(expected)}")
                 return
-            for place, (one, other) in enumerate(zip(expected, found, strict=True)):
-                yield from differences(one, other, f"{where}[{place}]")
+            for place, (wanted, got) in enumerate(zip(expected, actual, strict=True)):
+                yield from differences(wanted, got, f"{where}[{place}]")
         case dict(), dict():
-            if len(expected) != len(found) or not all(map(_same_key, expected, found)):
-                yield Difference("structure", where, f"keys {list(found)}, eager has {list(expected)}")
+            if len(expected) != len(actual) or not all(map(_same_key, expected, actual)):
+                yield Difference("structure", where, f"keys {list(actual)}, eager has {list(expected)}")
                 return
-            for key, one, other in zip(expected, expected.values(), found.values(), strict=True):
-                yield from differences(one, other, f"{where}[{key!r}]")
+            for key, wanted, got in zip(expected, expected.values(), actual.values(), strict=True):
+                yield from differences(wanted, got, f"{where}[{key!r}]")
         case (bool() | int() | float() | complex(), bool() | int() | float() | complex()):
-            if isinstance(expected, float | complex) or isinstance(found, float | complex):
-                is_equal = close(*(torch.tensor(value, dtype=torch.complex128) for value in (expected, found)))
+            if isinstance(expected, float | complex) or isinstance(actual, float | complex):
+                is_equal = close(*(torch.tensor(value, dtype=torch.complex128) for value in (expected, actual)))
             else:
-                is_equal = bool(expected == found)
-            if type(expected) is not type(found) or not is_equal:
-                yield Difference("number", where, f"{found!r}, eager has {expected!r}")
-        case _ if type(expected) is not type(found):
-            yield Difference("structure", where, f"{type(found).__name__}, eager has {type(expected).__name__}")
+                is_equal = bool(expected == actual)
+            if type(expected) is not type(actual) or not is_equal:
+                yield Difference("number", where, f"{actual!r}, eager has {expected!r}")
+        case _ if type(expected) is not type(actual):
+            yield Difference("structure", where, f"{type(actual).__name__}, eager has {type(expected).__name__}")
         case _ if isinstance(expected, str | torch.dtype | torch.device | torch.memory_format | torch.layout):
-            if expected != found:
-                yield Difference("structure", where, f"{found!r}, eager has {expected!r}")
+            if expected != actual:
+                yield Difference("structure", where, f"{actual!r}, eager has {expected!r}")
         case _:
             return
 
 
-def _same_key(expected: Any, found: Any) -> bool:
+def _same_key(expected: Any, actual: Any) -> bool:
     if isinstance(expected, torch.Tensor):  # two of them are equal only if they are one
-        return not any(differences(expected, found))
-    return bool(expected == found)
+        return not any(differences(expected, actual))
+    return bool(expected == actual)
 
 
-def _of_tensors(expected: torch.Tensor, found: torch.Tensor, where: str) -> Iterator[Difference]:
-    if expected.dtype != found.dtype:
-        yield Difference("dtype", where, f"{found.dtype}, eager has {expected.dtype}")
+def _of_tensors(expected: torch.Tensor, actual: torch.Tensor, where: str) -> Iterator[Difference]:
+    if expected.dtype != actual.dtype:
+        yield Difference("dtype", where, f"{actual.dtype}, eager has {expected.dtype}")
         return
-    if expected.shape != found.shape:
-        yield Difference("shape", where, f"{tuple(found.shape)}, eager has {tuple(expected.shape)}")
+    if expected.shape != actual.shape:
+        yield Difference("shape", where, f"{tuple(actual.shape)}, eager has {tuple(expected.shape)}")
         return
-    if expected.layout != found.layout:
-        yield Difference("structure", where, f"{found.layout}, eager has {expected.layout}")
+    if expected.layout != actual.layout:
+        yield Difference("structure", where, f"{actual.layout}, eager has {expected.layout}")
         return
-    if not lacks_values([expected, found]) and not close(expected, found):
-        yield Difference("values", where, _how_much(expected, found))
-    if expected.layout == torch.strided and strides(expected) != strides(found):
-        copied = EXPANDED if 0 in strides(expected) and 0 not in strides(found) else ""
-        yield Difference("strides", where, f"{found.stride()}, eager has {expected.stride()}{copied}")
+    if not lacks_values([expected, actual]) and not close(expected, actual):
+        yield Difference("values", where, _how_much(expected, actual))
+    if expected.layout == torch.strided and strides(expected) != strides(actual):
+        copied = EXPANDED if 0 in strides(expected) and 0 not in strides(actual) else ""
+        yield Difference("strides", where, f"{actual.stride()}, eager has {expected.stride()}{copied}")
 
 
-def _how_much(expected: torch.Tensor, found: torch.Tensor) -> str:
-    expected, found = comparable(expected, found)
-    unequal = ~torch.isclose(expected, found, rtol=0, atol=0, equal_nan=True)
+def _how_much(expected: torch.Tensor, actual: torch.Tensor) -> str:
+    expected, actual = comparable(expected, actual)
+    unequal = ~torch.isclose(expected, actual, rtol=0, atol=0, equal_nan=True)
     first = tuple(int(place) for place in unequal.nonzero()[0]) if unequal.any() else ()
     at = f" at {first}" if first else ""
     return (
-        f"{int(unequal.sum())} of {unequal.numel()} elements; first{at}: {found[first].item()!r}, "
+        f"{int(unequal.sum())} of {unequal.numel()} elements; first{at}: {actual[first].item()!r}, "
         f"eager has {expected[first].item()!r}"
     )
 

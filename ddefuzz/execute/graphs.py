@@ -90,8 +90,8 @@ class _Reader(Interpreter):
         earlier input name it for a dim that became equal to it.
         """
         if isinstance(fake, torch.Tensor) and isinstance(value, torch.Tensor):
-            for one, size in zip(fake.shape, value.shape, strict=False):
-                self._bind(one, size)
+            for dim, size in zip(fake.shape, value.shape, strict=False):
+                self._bind(dim, size)
         elif isinstance(value, int) and (symbol := _own_symbol(fake)):
             self.known[symbol] = value
 
@@ -189,10 +189,10 @@ def _needed(node: Node) -> set[Node]:
     needed: set[Node] = set()
     left = list(node.all_input_nodes)
     while left:
-        one = left.pop()
-        if one not in needed:
-            needed.add(one)
-            left += one.all_input_nodes
+        needing = left.pop()
+        if needing not in needed:
+            needed.add(needing)
+            left += needing.all_input_nodes
     return needed
 
 

@@ -32,7 +32,7 @@ from ddefuzz.execute.channel import retire
 from ddefuzz.files import real_path
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import disguised
-from ddefuzz.internal import said
+from ddefuzz.internal import error_line
 
 OWN = frozenset({"ddefuzz", "msgspec", "multiprocessing", "os", "pebble", "pickle", "posix", "select", "struct"})
 """The packages whose functions must stay as they are: ddefuzz, and what a worker needs to send its result."""
@@ -103,9 +103,9 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
             if callable(value) and now.get(name) is not value and name not in REPLACEABLE and name[0] != "_"
         ]
         for name, (module, known) in functions.items():
-            found = vars(module)
-            replaced = [key for key, function in known.items() if found.get(key) is not function]
-            found.update((key, known[key]) for key in replaced)
+            names = vars(module)
+            replaced = [key for key, function in known.items() if names.get(key) is not function]
+            names.update((key, known[key]) for key in replaced)
             harmed += [f"{name}.{key}" for key in replaced if name in own]
         if _user() != user:
             harmed.append("the user or group")
@@ -138,7 +138,7 @@ def _signals_kept(path: str, *, imported: bool) -> Iterator[None]:
         if imported or _handlers() == _own_handlers():
             raise
         raise InputError(
-            f"{path}: found code whose handler of a signal raises {said(error)} when the code has ended, "
+            f"{path}: found code whose handler of a signal raises {error_line(error)} when the code has ended, "
             "expected code that stops its timers"
         ) from error
     finally:
@@ -195,11 +195,11 @@ def _changeable() -> list[object]:
 
 
 def _children() -> set[str]:
-    found = set[str]()
+    children = set[str]()
     for thread in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError, psutil.Error):
-            found.update(one for one in thread.read_text().split() if psutil.Process(int(one)).name() != SYMBOLIZER)
-    return found
+            children.update(one for one in thread.read_text().split() if psutil.Process(int(one)).name() != SYMBOLIZER)
+    return children
 
 
 def _own_folder() -> str:

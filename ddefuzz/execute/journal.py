@@ -36,12 +36,12 @@ class Phase(msgspec.Struct, frozen=True):
     gradient: bool = False
 
     def __str__(self) -> str:
-        said = {
+        text = {
             "eager": f"in eager at size {self.size}",
             "captured": f"in the captured program at size {self.size}",
             "reading": "while ddefuzz read the captured program",
         }.get(self.part, "")
-        return f"{said}, in the gradient" if self.gradient else said
+        return f"{text}, in the gradient" if self.gradient else text
 
 
 class Left(NamedTuple):
@@ -153,8 +153,8 @@ def entries(folder: Path) -> Iterator[Entry]:
 
 def last_of_case(folder: Path, case: int) -> Entry | None:
     """The last entry of any worker for a case, None if no worker began it."""
-    found = None
+    last = None
     for entry in entries(folder):
         if entry.case == case:
-            found = entry
-    return found
+            last = entry
+    return last

@@ -348,13 +348,13 @@ def _pairs(before: str, after: str, name: str) -> dict[tuple[str, int], CodeType
 
 
 def _by_name(code: CodeType) -> dict[str, list[CodeType]]:
-    found: dict[str, list[CodeType]] = {}
+    codes_of: dict[str, list[CodeType]] = {}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            found.setdefault(constant.co_qualname, []).append(constant)
+            codes_of.setdefault(constant.co_qualname, []).append(constant)
             for name, codes in _by_name(constant).items():
-                found.setdefault(name, []).extend(codes)
-    return found
+                codes_of.setdefault(name, []).extend(codes)
+    return codes_of
 
 
 @lru_cache(maxsize=16)
@@ -375,9 +375,9 @@ def _functions(path: str) -> list[FunctionType]:
 def _functions_of_torch(path: str) -> list[FunctionType]:
     """The functions of a file of torch, found once per process."""
     gc.unfreeze()  # the fork server froze what it imported, which hides it
-    found = _live(path)
+    functions = _live(path)
     gc.freeze()
-    return found
+    return functions
 
 
 def _live(path: str) -> list[FunctionType]:

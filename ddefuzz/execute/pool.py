@@ -220,7 +220,7 @@ class Future(Generic[R]):
         except DdefuzzError:
             raise
         except Exception as error:  # noqa: BLE001 whatever else it is, code in the worker has made it
-            return Lost("crash", f"{BREAKS} {internal.said(error)}", left=left_by(self._phases))
+            return Lost("crash", f"{BREAKS} {internal.error_line(error)}", left=left_by(self._phases))
         result: R | Lost = _answered(encoded, self._kind)
         return result
 
@@ -313,13 +313,13 @@ class Pool:
 
     def observe(self, run: Run, timeout: float, by: Runner = worker.observe_run) -> Observation:
         """One run in a warm worker. `by` is the task that does it."""
-        found = self.submit(by, run, timeout).result()
-        return lost_observation(run, found) if isinstance(found, Lost) else found
+        result = self.submit(by, run, timeout).result()
+        return lost_observation(run, result) if isinstance(result, Lost) else result
 
     def observe_patched(self, task: PatchedRun, timeout: float) -> Observation:
         """One run with a change of torch in a warm worker. The change ends with the run."""
-        found = self.submit(worker.observe_patched_run, task, timeout).result()
-        return lost_observation(task.run, found) if isinstance(found, Lost) else found
+        result = self.submit(worker.observe_patched_run, task, timeout).result()
+        return lost_observation(task.run, result) if isinstance(result, Lost) else result
 
     def observe_cold(self, run: Run, timeout: float, by: Runner = worker.observe_run) -> Observation:
         """One run in a new fork that has captured nothing yet."""
@@ -334,10 +334,10 @@ def observe_cold(
     Raises InputError if the subject cannot be used.
     """
     for _ in range(STARTS):
-        found = _found_cold(run, timeout, memory_bytes, by)
-        if not isinstance(found, Lost) or not found.reason.startswith(NO_WORKER):
+        result = _found_cold(run, timeout, memory_bytes, by)
+        if not isinstance(result, Lost) or not result.reason.startswith(NO_WORKER):
             break
-    return lost_observation(run, found) if isinstance(found, Lost) else found
+    return lost_observation(run, result) if isinstance(result, Lost) else result
 
 
 def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Observation | Lost:
@@ -356,18 +356,18 @@ def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Obse
         return Lost("crash", f"{NO_WORKER}: the fork server was killed")
     sender.close()
     try:
-        said = _received(receiver, process.sentinel, clock_seconds(timeout))
-        if said is None:
+        answer = _received(receiver, process.sentinel, clock_seconds(timeout))
+        if answer is None:
             return Lost("timeout", _after_clock(timeout), left=left_by(phases))
         process.join()
-        if not said and process.exitcode == worker.ORPHANED:
+        if not answer and process.exitcode == worker.ORPHANED:
             return _orphaned(phases)
-        if not said:
+        if not answer:
             return _ended(process.exitcode or 0, timeout, process.pid or 0, phases)
-        if said.startswith(worker.REFUSED):
-            raise InputError(said[1:].decode())
-        found: Observation | Lost = _answered(said[1:], Observation)
-        return found
+        if answer.startswith(worker.REFUSED):
+            raise InputError(answer[1:].decode())
+        observation: Observation | Lost = _answered(answer[1:], Observation)
+        return observation
     finally:
         process.kill()
         process.join()

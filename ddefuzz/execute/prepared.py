@@ -45,10 +45,10 @@ def with_unbacked(prepared: Prepared, spec: object, where: str) -> Prepared:
     if len({(one.target, one.dim) for one in written}) < len(written):
         raise InputError(f"{where}: found {reprlib.repr(spec)}, expected each dim once")
     places: list[UnbackedDim] = []
-    for one in written:
-        for leaf in _leaves(one.target, names, prepared, where, one.dim):
-            _check_dim(leaves[leaf], one, names[leaf], where)
-            places.append(UnbackedDim(leaf, one.dim, one.symbol or f"u{len(places)}"))
+    for dim_place in written:
+        for leaf in _leaves(dim_place.target, names, prepared, where, dim_place.dim):
+            _check_dim(leaves[leaf], dim_place, names[leaf], where)
+            places.append(UnbackedDim(leaf, dim_place.dim, dim_place.symbol or f"u{len(places)}"))
     seen = [(place.leaf, place.dim) for place in places]
     places += [place for place in _marked(leaves, len(places)) if (place.leaf, place.dim) not in seen]
     return replace(prepared, unbacked=tuple(places))
@@ -79,7 +79,7 @@ def spec_of(text: str) -> object:
     """The spec that `--unbacked` gives: `all`, or dims of arguments by name. Raises InputError."""
     if text == ALL:
         return ALL
-    found: dict[str, dict[int, str | None]] = {}
+    spec: dict[str, dict[int, str | None]] = {}
     for part in text.split(";"):
         match = _WRITTEN.fullmatch(part.strip())
         if match is None:
@@ -89,8 +89,8 @@ def spec_of(text: str) -> object:
             )
         for dim in match["dims"].split(","):
             number, _, symbol = dim.partition("=")
-            found.setdefault(match["leaf"].strip(), {})[int(number)] = symbol or None
-    return found
+            spec.setdefault(match["leaf"].strip(), {})[int(number)] = symbol or None
+    return spec
 
 
 def with_dynamic_shapes(prepared: Prepared, shapes: object, where: str) -> Prepared:
@@ -105,9 +105,9 @@ def with_dynamic_shapes(prepared: Prepared, shapes: object, where: str) -> Prepa
         if bound is not None:
             torch_api.bound(torch_api.CHECK_DYNAMIC_SHAPES)(bound, shapes)
     except Exception as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise InputError(
-            f"{where}: found {reprlib.repr(shapes)}, expected what torch.export takes for these arguments: {said}"
+            f"{where}: found {reprlib.repr(shapes)}, expected what torch.export takes for these arguments: {reason}"
         ) from error
     return replace(prepared, dynamic_shapes=shapes)
 
@@ -163,12 +163,12 @@ def _read(spec: object, where: str) -> Iterator[_Place]:
         if type(target) not in (int, str):
             raise wrong
         if isinstance(dims, Mapping):
-            found = list(dims.items())
+            pairs = list(dims.items())
         elif isinstance(dims, list | tuple):
-            found = [(dim, None) for dim in dims]
+            pairs = [(dim, None) for dim in dims]
         else:
             raise wrong
-        for dim, symbol in found:
+        for dim, symbol in pairs:
             if type(dim) is not int or not isinstance(symbol, str | None):
                 raise wrong
             yield _Place(target, dim, symbol)
@@ -197,12 +197,12 @@ def _leaves(target: int | str, names: tuple[str, ...], prepared: Prepared, where
 
 
 def _check_dim(leaf: Any, written: _Place, name: str, where: str) -> None:
-    found = f"dim {written.dim} of argument {written.target} to make unbacked"
+    wish = f"dim {written.dim} of argument {written.target} to make unbacked"
     if not isinstance(leaf, torch.Tensor):
         kind = type(leaf).__name__
-        raise InputError(f"{where}: found {found}, where {name} is of type {kind}, expected a tensor")
+        raise InputError(f"{where}: found {wish}, where {name} is of type {kind}, expected a tensor")
     if not 0 <= written.dim < leaf.dim():
-        raise InputError(f"{where}: found {found}, expected a dim of its shape {tuple(leaf.shape)}, counted from 0")
+        raise InputError(f"{where}: found {wish}, expected a dim of its shape {tuple(leaf.shape)}, counted from 0")
 
 
 def _marked(leaves: list[Any], count: int) -> list[UnbackedDim]:
@@ -308,9 +308,9 @@ def attribute_path(value: Any, wanted: Any) -> str | None:
     seen = set()
     for _ in range(DEEPEST):
         below = [(f"{path}{step}", part) for path, one in level for step, part in _parts(one)]
-        found = next((path for path, part in below if part is wanted), None)
-        if found is not None:
-            return found
+        nearest = next((path for path, part in below if part is wanted), None)
+        if nearest is not None:
+            return nearest
         level = [(path, part) for path, part in below if id(part) not in seen]
         seen |= {id(part) for _, part in level}
     return None

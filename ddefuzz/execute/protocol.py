@@ -88,18 +88,19 @@ EXPANDED: Final = " (expanded)"
 """The end of the line of a difference of strides, if eager's tensor is an expanded view and the captured one is not."""
 
 
-def is_accepted(one: Difference, among: Iterable[Difference]) -> bool:
+def is_accepted(difference: Difference, among: Iterable[Difference]) -> bool:
     """Whether explicit unbacked semantics allow a difference, `among` all those of its call.
 
     A difference in aliasing is allowed. So are the strides of a copy where eager returns a view, of another tensor or
     of its own elements.
     """
-    if one.what != "strides":
-        return one.what in ACCEPTED
-    if one.how.endswith(EXPANDED):
+    if difference.what != "strides":
+        return difference.what in ACCEPTED
+    if difference.how.endswith(EXPANDED):
         return True
     return any(
-        other.what == "alias" and other.where == one.where and other.how.endswith(ONLY_IN_EAGER) for other in among
+        other.what == "alias" and other.where == difference.where and other.how.endswith(ONLY_IN_EAGER)
+        for other in among
     )
 
 
@@ -181,8 +182,8 @@ class Semantics(msgspec.Struct, frozen=True):
         places = ",".join(f"{place.file}:{place.line}" for place in self.without)
         answers = ",".join(f"{one.place.file}:{one.place.line}={one.value}" for one in self.answers)
         faults = ",".join(f"{one.kind} {one.place.file}:{one.place.line}" for one in self.faults)
-        said = ((" without ", places), (" with ", answers), (" and ", faults))
-        return self.mechanism + "".join(f"{word}{text}" for word, text in said if text)
+        parts = ((" without ", places), (" with ", answers), (" and ", faults))
+        return self.mechanism + "".join(f"{word}{text}" for word, text in parts if text)
 
 
 EXPLICIT = Semantics()

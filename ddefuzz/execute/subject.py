@@ -100,7 +100,7 @@ def of_user(what: str) -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, DdefuzzError) and _innermost(error).startswith(_OWN):
             raise
-        raise InputError(f"{what} raises {said(error)}") from error
+        raise InputError(f"{what} raises {error_line(error)}") from error
 
 
 def _innermost(error: BaseException) -> str:
@@ -121,7 +121,7 @@ def load_module(path: str) -> ModuleType:
     return module
 
 
-def said(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """An error of the user's own code in one line."""
     text = " ".join(f"{type(error).__name__}: {message_of(error)}".split())
     return text if len(text) <= SAID_LIMIT else f"{text[:SAID_LIMIT]}… ({len(text)} characters)"
@@ -220,7 +220,7 @@ def _loaded(path: str) -> torch.export.ExportedProgram:
     try:
         program: torch.export.ExportedProgram = torch.export.load(path)
     except Exception as error:
-        raise InputError(f"{path}: found a file that torch.export.load refuses: {said(error)}") from error
+        raise InputError(f"{path}: found a file that torch.export.load refuses: {error_line(error)}") from error
     return program
 
 
@@ -238,13 +238,13 @@ def _of_case(module: ModuleType, path: str, case: str) -> tuple[str, object, Pre
     cases = _cases(module, path)
     if case not in cases:
         raise InputError(f"{path}: found no case {case!r}, expected one of {', '.join(cases)}")
-    found = cases[case]
+    entry = cases[case]
     where = f"{path}: unbacked of the case {case!r}"
-    shapes = found.get("dynamic_shapes")
-    prepared = Prepared(_callable(found["fn"], module), tuple(found["args"]()))
+    shapes = entry.get("dynamic_shapes")
+    prepared = Prepared(_callable(entry["fn"], module), tuple(entry["args"]()))
     if shapes is not None:
         prepared = replace(prepared, dynamic_shapes=tuple(shapes(torch.export.Dim.DYNAMIC)))
-    return where, found.get("unbacked"), prepared
+    return where, entry.get("unbacked"), prepared
 
 
 def _cases(module: ModuleType, path: str) -> dict[str, dict[str, Any]]:
@@ -289,9 +289,9 @@ def _of_name(module: ModuleType, path: str, name: str) -> tuple[str, object, Pre
     """
     target = getattr(module, name, None)
     if not callable(target):
-        found = reprlib.repr(target) if hasattr(module, name) else "no such name"
+        shown = reprlib.repr(target) if hasattr(module, name) else "no such name"
         known = ", ".join(_callables(module))
-        raise InputError(f"{path}:{name}: found {found}, expected a callable; the module has {known or 'none'}")
+        raise InputError(f"{path}:{name}: found {shown}, expected a callable; the module has {known or 'none'}")
     made = _made(target, f"{path}:{name}")
     if made is None:
         made = {"callable": target, "args": _example(module, path, name), "kwargs": {}}
@@ -321,8 +321,8 @@ def _made(target: Any, where: str) -> dict[str, Any] | None:
         case dict(made) if callable(made.get("callable")):
             unknown = [str(key) for key in made if key not in _KEYS]
             if unknown or not isinstance(made.get("args", ()), tuple | list):
-                found = f"the key {unknown[0]!r}" if unknown else f"args of type {type(made['args']).__name__}"
-                raise InputError(f"{where}: found {found} in what it returns, expected {', '.join(_KEYS)}")
+                problem = f"the key {unknown[0]!r}" if unknown else f"args of type {type(made['args']).__name__}"
+                raise InputError(f"{where}: found {problem} in what it returns, expected {', '.join(_KEYS)}")
             return {"args": (), **made}
     return None
 

@@ -62,9 +62,9 @@ def errors_of(url: DatabaseUrl) -> Iterator[None]:
         raise DatabaseError(f"findings database {url}: {_LOST[0]}, expected {_LOST[1]}") from error
     except exc.DBAPIError as error:
         message = url.hidden_in(" ".join(str(error.orig).split()))
-        for part, found, expected in _CAUSES:
+        for part, problem, expected in _CAUSES:
             if part in message.lower():
-                raise DatabaseError(f"findings database {url}: {found}, expected {expected}") from error
+                raise DatabaseError(f"findings database {url}: {problem}, expected {expected}") from error
         raise DatabaseError(f"findings database {url}: {message}") from error
 
 
@@ -159,21 +159,23 @@ def _check_schema(engine: Engine, url: DatabaseUrl) -> None:
         if _revision(connection) == SCHEMA_REVISION:
             return
     with engine.begin() as connection:  # check again under the lock: another process may have made the tables
-        found = _revision(connection)
-        if found == SCHEMA_REVISION:
+        revision = _revision(connection)
+        if revision == SCHEMA_REVISION:
             return
-        if found is None and not inspect(connection).get_table_names():
+        if revision is None and not inspect(connection).get_table_names():
             METADATA.create_all(connection)
             connection.exec_driver_sql(f"CREATE TABLE {_REVISIONS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
             connection.exec_driver_sql(f"INSERT INTO {_REVISIONS} VALUES ('{SCHEMA_REVISION}')")
             return
-    if found is None:
+    if revision is None:
         problem = "found tables without one schema version, expected a database of ddefuzz"
-    elif found > SCHEMA_REVISION:
-        problem = f"schema {found} is newer than this ddefuzz ({SCHEMA_REVISION}): upgrade ddefuzz or give another --db"
+    elif revision > SCHEMA_REVISION:
+        problem = (
+            f"schema {revision} is newer than this ddefuzz ({SCHEMA_REVISION}): upgrade ddefuzz or give another --db"
+        )
     else:
         problem = (
-            f"schema {found} is older than this ddefuzz ({SCHEMA_REVISION}): write it as text with the ddefuzz that "
+            f"schema {revision} is older than this ddefuzz ({SCHEMA_REVISION}): write it as text with the ddefuzz that "
             "made it (`ddefuzz findings export FOLDER`), then read that into a new database with this one "
             "(`ddefuzz findings import FOLDER --db NEW`)"
         )
@@ -184,8 +186,8 @@ def _revision(connection: Connection) -> str | None:
     """The schema of the database, None if it has no table that says so."""
     if not inspect(connection).has_table(_REVISIONS):
         return None
-    found = connection.exec_driver_sql(f"SELECT version_num FROM {_REVISIONS}").scalars().all()
-    return str(found[0]) if len(found) == 1 else None
+    revisions = connection.exec_driver_sql(f"SELECT version_num FROM {_REVISIONS}").scalars().all()
+    return str(revisions[0]) if len(revisions) == 1 else None
 
 
 def check(url: DatabaseUrl) -> str:

@@ -217,14 +217,14 @@ class Database:
         No import takes a duplicate of a finding that is neither with it nor there.
         """
         with self._reading() as session:
-            found = self.findings()
-            damaged = {*session.scalars(select(FINDINGS.c.id))} - {finding.id for finding in found} - {*others}
-        while cut := {finding.id: finding.duplicate_of for finding in found if finding.duplicate_of in damaged}:
+            findings = self.findings()
+            damaged = {*session.scalars(select(FINDINGS.c.id))} - {finding.id for finding in findings} - {*others}
+        while cut := {finding.id: finding.duplicate_of for finding in findings if finding.duplicate_of in damaged}:
             for name, original in cut.items():
                 refuse(RowError(f"finding {name!r} in the database: a duplicate of {original!r}, which is left out"))
-            found = tuple(finding for finding in found if finding.id not in cut)
+            findings = tuple(finding for finding in findings if finding.id not in cut)
             damaged |= cut.keys()
-        return found
+        return findings
 
     def read(self, question: Callable[[Session], Answer]) -> Answer:
         """What a function of `findings.listing` reads, in one transaction."""
@@ -240,11 +240,11 @@ class Database:
 
     def put(self, findings: Iterable[Finding], gone: Iterable[str] = ()) -> None:
         """Save whole findings as they are, in place of those with the same ids and of those with ids that are gone."""
-        found = tuple(findings)
+        stored = tuple(findings)
         with self._writing() as session:
-            for name in sorted({*gone, *(finding.id for finding in found)}):
+            for name in sorted({*gone, *(finding.id for finding in stored)}):
                 session.execute(delete(FINDINGS).where(FINDINGS.c.id == name))
-            for finding in found:
+            for finding in stored:
                 add_finding(session, finding)
 
     def merge(self, findings: Iterable[Finding]) -> None:
@@ -341,8 +341,8 @@ class Database:
     def torch_versions(self) -> tuple[str, ...]:
         """The versions of torch for which guard sites are stored."""
         with self._reading() as session:
-            found = session.scalars(select(SITES.c.torch).distinct())
-            return tuple(sorted(readable("version of torch", found, lambda torch: msgspec.convert(torch, str))))
+            versions = session.scalars(select(SITES.c.torch).distinct())
+            return tuple(sorted(readable("version of torch", versions, lambda torch: msgspec.convert(torch, str))))
 
     def save_swept(self, key: str, op: str, result: str) -> None:
         """Save the result of a sweep of one op, as JSON. `key` has everything that decides the result."""
@@ -392,14 +392,14 @@ class Database:
         if _identity(self._path) == self._file:
             return
         self._was_written = False  # the rescue is made once
-        found = self.findings()
+        findings = self.findings()
         names = (Path(f"{self._path}-rescued{number or ''}") for number in count())
         folder = next(name for name in names if not is_there(name))
         try:
-            write_findings(found, folder)
-            rescue = f"its findings ({len(found)}) are in {folder}: `ddefuzz findings import {folder}` reads them"
+            write_findings(findings, folder)
+            rescue = f"its findings ({len(findings)}) are in {folder}: `ddefuzz findings import {folder}` reads them"
         except (InputError, OSError) as error:
-            rescue = f"its findings ({len(found)}) are lost: {error}"
+            rescue = f"its findings ({len(findings)}) are lost: {error}"
         raise DatabaseError(
             f"findings database {self.url}: the file was deleted, moved or replaced while it was open, expected it to "
             f"stay; {rescue}"
@@ -455,7 +455,7 @@ def _identity(path: Path | None) -> tuple[int, int] | None:
     if path is None:
         return None
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -208,7 +208,7 @@ class Value(NamedTuple):
 class Decision(NamedTuple):
     """One decision.
 
-    `change` makes the changed finding from the finding, the checked text and who decides. `said` tells what has
+    `change` makes the changed finding from the finding, the checked text and who decides. `sentence` tells what has
     changed, by the findings before and after. `group` says how it is typed: as the state of `findings set`, as an
     option of it, or as a command of its own. `key` is that of `triage`. `form` is the form of the dashboard that it is
     in, its own if empty, with `title` above it and `button` below. `fits` says for which findings it is offered.
@@ -218,7 +218,7 @@ class Decision(NamedTuple):
     group: Literal["state", "field", "command"]
     help: str
     change: Callable[[Finding, str, By], Finding]
-    said: Callable[[Finding, Finding], str]
+    sentence: Callable[[Finding, Finding], str]
     value: Value | None = None
     key: str = ""
     form: str = ""
@@ -269,7 +269,7 @@ def _state(state: State, key: str = "", value: Value | None = None) -> Decision:
         "state",
         ROWS[state].meaning,
         change,
-        said=lambda before, after: f"state {before.state} → {_state_of(after)}",
+        sentence=lambda before, after: f"state {before.state} → {_state_of(after)}",
         value=value,
         key=key,
         form="state",
@@ -309,11 +309,11 @@ def _field(
             )
         return changed(finding, by, **{name: tuple(sorted(chosen))})
 
-    def said(before: Finding, after: Finding) -> str:
+    def sentence(before: Finding, after: Finding) -> str:
         was, now = (text_of(getattr(finding, name)) or "-" for finding in (before, after))
         return f"{shown} {was} → {now}"
 
-    return Decision(name, "field", value.help, change, said, value, key, form)
+    return Decision(name, "field", value.help, change, sentence, value, key, form)
 
 
 def _undone(_before: Finding, after: Finding) -> str:
@@ -371,7 +371,7 @@ DECISIONS: tuple[Decision, ...] = (
         "command",
         "Undo `findings dup`.",
         lambda finding, _typed, by: undup(finding, by),
-        said=lambda _before, after: f"no duplicate any more; again {after.state}",
+        sentence=lambda _before, after: f"no duplicate any more; again {after.state}",
         button="Not a duplicate",
         fits=lambda finding: finding.duplicate_of is not None,
     ),
@@ -381,7 +381,7 @@ DECISIONS: tuple[Decision, ...] = (
         "Reverse the latest decision on a finding. Repeat it to reverse the one before.\n\n"
         "The history keeps the decision and its reversal. Notes are not reversed.",
         lambda finding, _typed, by: undo(finding, by),
-        said=_undone,
+        sentence=_undone,
         button="Undo the latest decision",
         fits=can_undo,
         has_reason=False,
@@ -404,7 +404,7 @@ DECISIONS: tuple[Decision, ...] = (
         "command",
         "Add a note to a finding.",
         note,
-        said=lambda before, after: "noted: " + " ".join(one.text for one in after.notes if one not in before.notes),
+        sentence=lambda before, after: "noted: " + " ".join(one.text for one in after.notes if one not in before.notes),
         value=Value("text", "note", _text, input="lines"),
         key="n",
         title="add a note",
@@ -416,7 +416,7 @@ DECISIONS: tuple[Decision, ...] = (
         "command",
         "Add the URL of an issue, pull request or commit to a finding.",
         link,
-        said=lambda _before, after: f"linked to {' '.join(after.links)}",
+        sentence=lambda _before, after: f"linked to {' '.join(after.links)}",
         value=Value(
             "url", "URL", ISSUE.check, metavar="URL", hint="https://github.com/pytorch/pytorch/issues/…", input="url"
         ),
@@ -428,7 +428,7 @@ DECISIONS: tuple[Decision, ...] = (
         "command",
         "Mark finding ID as a duplicate of finding OF.",
         dup,
-        said=lambda _before, after: f"a duplicate of {after.duplicate_of}",
+        sentence=lambda _before, after: f"a duplicate of {after.duplicate_of}",
         value=FINDING,
         key="d",
         title="duplicate of another finding",

@@ -106,18 +106,18 @@ def guard_sites(calls: Sequence[GuardCall], records: Iterable[SiteRecord]) -> tu
     by_file: dict[str, list[GuardCall]] = {}
     for call in calls:
         by_file.setdefault(call.file, []).append(call)
-    found: dict[tuple[str, int, str], list[SiteRecord]] = {}
+    records_at: dict[tuple[str, int, str], list[SiteRecord]] = {}
     sites: list[GuardSite] = []
     for record in records:
         places = _calls_of(record, by_file.get(record.file, ()))
         for place in places:
-            found.setdefault(place, []).append(record)
+            records_at.setdefault(place, []).append(record)
         if not places:
             part = "c++" if record.language == "C++" else part_of(record.file)
             sites.append(GuardSite(**asdict(record), part=part, last_line=record.line))
     on_line = Counter(map(_place_of, calls))
     for call in calls:
-        there = found.get(_place_of(call), ())
+        there = records_at.get(_place_of(call), ())
         identity = {"file": call.file, "line": call.line, "function": call.function, "call": call.call}
         record = (
             reduce(together, there) if there else SiteRecord("Python", call.file, call.line, call.function, call.call)
@@ -150,12 +150,14 @@ def _calls_of(record: SiteRecord, calls: Sequence[GuardCall]) -> tuple[tuple[str
     if record.language != "Python":
         return ()
     around = [call for call in calls if call.first_line <= record.line <= call.last_line]
-    found = []
+    matching = []
     for name, answer in CALLS.items():
         if record.call == name or answer in record.fallbacks:
             fitting = [call for call in around if call.call == name]
-            found += sorted(fitting, key=lambda call: (call.line != record.line, call.last_line - call.first_line))[:1]
-    return tuple(map(_place_of, found))
+            matching += sorted(fitting, key=lambda call: (call.line != record.line, call.last_line - call.first_line))[
+                :1
+            ]
+    return tuple(map(_place_of, matching))
 
 
 def totals(torch: str, sites: Sequence[GuardSite]) -> Totals:
@@ -189,9 +191,9 @@ def _part_count(part: Part, sites: Sequence[GuardSite]) -> PartCount:
 def counts_of_files(sites: Iterable[GuardSite]) -> Iterator[FileCount]:
     """The counts of each file, by name."""
     for file, group in groupby(sorted(sites, key=lambda site: site.file), lambda site: site.file):
-        found = list(group)
-        part, raised = found[0].part, sum(site.raised > 0 for site in found)
-        count = _part_count(part, found)
+        sites_of_file = list(group)
+        part, raised = sites_of_file[0].part, sum(site.raised > 0 for site in sites_of_file)
+        count = _part_count(part, sites_of_file)
         yield FileCount(file, part, count.listed, count.reached, count.unlisted, raised)
 
 

@@ -97,10 +97,10 @@ def installed_version() -> str:
 
 
 def _package() -> Path:
-    found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
         raise UnsupportedError("found no torch in this environment, expected an installed torch")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def read(package: Path) -> Inventory:
@@ -129,8 +129,8 @@ def version(package: Path) -> str:
     path = package / "version.py"
     for node in _parsed(str(path), _text(path)).body:
         match node:
-            case ast.Assign([ast.Name("__version__")], ast.Constant(str(said))):
-                return said
+            case ast.Assign([ast.Name("__version__")], ast.Constant(str(text))):
+                return text
     raise UnsupportedError(f"{path}: found no `__version__ = '…'`, expected torch's own version.py")
 
 

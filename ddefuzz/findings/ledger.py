@@ -58,11 +58,11 @@ def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tu
     because the place of a plain comparison is the operator's header, or the Python code that gives C++ a
     tensor's sizes.
     """
-    found = set()
+    sites = set()
     for guard in observation.guards:
         answer: Answer = "True" if guard.fallback else "False"
         shape = expression_shape(guard.expression)
-        found.add(Reached(guard.place, guard.function, guard.method, answer, guard.counterfactual, shape))
+        sites.add(Reached(guard.place, guard.function, guard.method, answer, guard.counterfactual, shape))
     raised = observation.raised
     errors = failures if raised is not None and not raised.withheld else ()
     for failure in (one for one in errors if one.signature.kind == "dde"):
@@ -73,8 +73,8 @@ def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tu
         elif failure.frame is not None:
             place = Place("Python", failure.frame.file, failure.frame.line)
         shape = expression_shape(raised.expression)
-        found.add(Reached(place, site.function or "", raised.method, "raised", shape=shape, blamed=site))
-    return tuple(sorted(found, key=repr))
+        sites.add(Reached(place, site.function or "", raised.method, "raised", shape=shape, blamed=site))
+    return tuple(sorted(sites, key=repr))
 
 
 Name = TypeVar("Name", bound=str)
@@ -156,22 +156,22 @@ class Ledger:
         errors: list[str] = []
         before = len(self.shapes)
         of_case: dict[SiteKey, SiteRecord] = {}
-        for stage, one in ((stage, one) for stage, reached in stages for one in reached):
-            raised, place = one.answer == "raised", one.place
-            key = SiteKey(place.language, place.file, place.line, one.function)
+        for stage, way in ((stage, one) for stage, reached in stages for one in reached):
+            raised, place = way.answer == "raised", way.place
+            key = SiteKey(place.language, place.file, place.line, way.function)
             if not raised and key[:3] not in self.fallback_sites:
                 self.fallback_sites.add(key[:3])
                 fallbacks.append(key)
-            blamed = "" if one.blamed is None else str(one.blamed)
-            if one.blamed is not None and blamed not in self.dde_sites:
-                self.dde_sites[blamed] = one.blamed.language
+            blamed = "" if way.blamed is None else str(way.blamed)
+            if way.blamed is not None and blamed not in self.dde_sites:
+                self.dde_sites[blamed] = way.blamed.language
                 errors.append(blamed)
-            self.shapes.add((key, one.answer, one.shape))
+            self.shapes.add((key, way.answer, way.shape))
             record = SiteRecord(
                 *key,
-                call=one.call,
-                fallbacks={} if raised else {one.answer: 1},
-                old={} if one.old is None else {one.old: 1},
+                call=way.call,
+                fallbacks={} if raised else {way.answer: 1},
+                old={} if way.old is None else {way.old: 1},
                 raised=int(raised),
                 blamed=(blamed,) if blamed else (),
                 stage=stage,
@@ -256,13 +256,13 @@ def read_lines(path: Path) -> list[Line]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}, expected what the hook wrote") from error
     lines = text.split(b"\n")
-    found: list[Line] = []
+    decoded: list[Line] = []
     for number, line in enumerate(lines[:-1], 1):
         try:
-            found.append(msgspec.json.decode(line, type=Line))
+            decoded.append(msgspec.json.decode(line, type=Line))
         except msgspec.MsgspecError as error:
             raise InputError(f"{path}:{number}: found {line[:60]!r}, expected a site line: {error}") from error
-    return found
+    return decoded
 
 
 def growth(lines: Iterable[Line]) -> Iterator[Step]:

@@ -186,8 +186,8 @@ def versions(session: Session) -> tuple[VersionCount, ...]:
 
 def fixed_in(session: Session) -> dict[str, int]:
     """The number of fixed findings by the version of torch in which they are fixed. Empty: fixed in all versions."""
-    found = Counter(version for _, fixed in _fixed(session) for version in fixed or ("",))
-    return dict(sorted(found.items()))
+    counts = Counter(version for _, fixed in _fixed(session) for version in fixed or ("",))
+    return dict(sorted(counts.items()))
 
 
 def _grouped(session: Session, column: Any) -> dict[str, int]:
@@ -308,11 +308,11 @@ def progress(session: Session, campaigns_: Iterable[int], most: int) -> dict[int
         .where(or_(at % (many // most + 1) == 0, at >= many - LATEST))
         .order_by(numbered.c.campaign_id, numbered.c.when)
     )
-    found: dict[int, list[Progress]] = {one: [] for one in wanted}
+    points_of: dict[int, list[Progress]] = {one: [] for one in wanted}
     points = readable("counts of campaign", rows, lambda row: (row.campaign_id, to_record(row, Progress)))
     for campaign_id, point in points:
-        found[campaign_id].append(point)
-    return {one: tuple(points) for one, points in found.items()}
+        points_of[campaign_id].append(point)
+    return {one: tuple(points) for one, points in points_of.items()}
 
 
 def results(session: Session, *cases: str) -> tuple[Result, ...]:
@@ -329,11 +329,11 @@ def statuses(session: Session) -> dict[str, dict[str, int]]:
         .group_by(RESULTS.c.torch, RESULTS.c.status)
         .order_by(RESULTS.c.torch, RESULTS.c.status)
     )
-    found: dict[str, dict[str, int]] = {}
+    by_torch: dict[str, dict[str, int]] = {}
     counts = readable("results of torch", rows, lambda row: msgspec.convert(tuple(row), tuple[str, str, int]))
     for torch, status, number in counts:
-        found.setdefault(torch, {})[status] = number
-    return found
+        by_torch.setdefault(torch, {})[status] = number
+    return by_torch
 
 
 def result_page(session: Session, *, differing: bool, first: int, most: int) -> tuple[int, tuple[Result, ...]]:

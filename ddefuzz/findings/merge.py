@@ -123,8 +123,8 @@ def merged_site(a: SiteRecord, b: SiteRecord) -> SiteRecord:
 
 
 def _united(findings: Iterable[Finding]) -> dict[str, Any]:
-    found = list(findings)
-    return {name: tuple(item for one in found for item in getattr(one, name)) for name in UNITED}
+    records = list(findings)
+    return {name: tuple(item for one in records for item in getattr(one, name)) for name in UNITED}
 
 
 def _taken(

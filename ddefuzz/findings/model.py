@@ -467,18 +467,18 @@ def title_of(signature: Signature, cause: Cause, failure: Failure | None = None,
     """
     title = row_of(signature.kind).title
     if failure is None:
-        said = f"{signature.kind} at {signature.site}"
+        text = f"{signature.kind} at {signature.site}"
     elif not isinstance(title, str):
-        said = title(Classified(failure, signature, cause, ""))
+        text = title(Classified(failure, signature, cause, ""))
     else:
-        said = title.format(
+        text = title.format(
             site="the program" if cause == "user" else signature.site,
             anchor=shortened(signature.anchor),
             stage=failure.observation.stage,
             evidence=shortened(failure.evidence),
         )
     op = shortened(ops[0]) if ops else ""
-    return f"{op}: {said}" if op and not said.startswith(f"{op} ") else said
+    return f"{op}: {text}" if op and not text.startswith(f"{op} ") else text
 
 
 def normalized(finding: Finding) -> Finding:

@@ -169,8 +169,8 @@ def readable(table: str, rows: Iterable[Given], convert: Callable[[Given], Recor
             record = convert(row)
         except (RowError, *_MISFITS) as error:
             key = row[0] if isinstance(row, Row | tuple) else row
-            said = f"{table} {str(key)[:80]!r} in the database: {' '.join(str(error).split())[:300]}"
-            refuse(error if isinstance(error, RowError) else RowError(said))
+            problem = f"{table} {str(key)[:80]!r} in the database: {' '.join(str(error).split())[:300]}"
+            refuse(error if isinstance(error, RowError) else RowError(problem))
         else:
             yield record
 
@@ -209,9 +209,9 @@ def _finding(row: Any, occurrences: Iterable[RowMapping]) -> Finding:
         raise RowError(f"finding {row.finding_id!r}: not an id of its signature, expected {finding.signature.key}")
     msgspec.json.encode(finding)  # JSON may spell lone surrogates, which nothing can write again
     seen = []
-    for found in occurrences:
-        stored = found.get("observed")
-        fields = {name: found[name] for name in SEEN}
+    for occurrence in occurrences:
+        stored = occurrence.get("observed")
+        fields = {name: occurrence[name] for name in SEEN}
         observed = None if stored is None else unpacked(stored, Failure)
         seen.append(msgspec.convert({**fields, "observed": observed}, Occurrence))
     finding = normalized(msgspec.structs.replace(finding, occurrences=tuple(seen)))
@@ -325,7 +325,7 @@ def _moved(value: Any) -> Any:
         return value
     fields = {name: _moved(item) for name, item in value.items()}
     for name in _SEPARATE if {"stage", "semantics", "outcome"} <= fields.keys() else ():
-        found = fields.pop(name, None)
-        if found:
-            fields["measured"] = {"type": name, **(found if isinstance(found, dict) else {"counts": found})}
+        moved = fields.pop(name, None)
+        if moved:
+            fields["measured"] = {"type": name, **(moved if isinstance(moved, dict) else {"counts": moved})}
     return fields

@@ -309,10 +309,10 @@ def read_finding(place: Path) -> Finding:
         raise InputError(
             f"{place / OBSERVED}: found two occurrences of one torch, stage, semantics and op, expected one of each"
         )
-    for name, found in for_readers.items():
+    for name, shown in for_readers.items():
         expected = msgspec.json.decode(msgspec.json.encode(getattr(finding, name)))
-        if found != expected and name != "title":  # the rules for titles may have changed
-            raise InputError(f"{path}: found {name} {found!r}, expected {expected!r} as {OBSERVED} says")
+        if shown != expected and name != "title":  # the rules for titles may have changed
+            raise InputError(f"{path}: found {name} {shown!r}, expected {expected!r} as {OBSERVED} says")
     _check_fields(str(path), finding)
     if finding.id != place.name:
         raise InputError(f"{path}: found id {finding.id!r}, expected that of its folder")
@@ -326,9 +326,9 @@ def check_findings(where: str, findings: Iterable[Finding], others: Iterable[str
 
     `others` are the ids of the findings that they may be duplicates of besides these.
     """
-    found = {finding.id: finding for finding in findings}
-    ids = {*found, *others}
-    for name, finding in found.items():
+    by_id = {finding.id: finding for finding in findings}
+    ids = {*by_id, *others}
+    for name, finding in by_id.items():
         if finding.kind not in tuple(kinds()):
             raise InputError(f"{where}: {name}: found the kind {finding.kind!r}, expected one of {', '.join(kinds())}")
         _check_fields(f"{where}: {name}", finding)
@@ -393,7 +393,7 @@ def known_findings(folder: Path, keys: Iterable[str]) -> tuple[KnownFinding, ...
         expected = f"a folder of them, as `ddefuzz findings export` writes, or one with a {KNOWN}"
         raise InputError(f"{folder}: found no findings, expected {expected}")
     decisions = read_known(folder / KNOWN) if has_decisions else {}
-    found = []
+    known_here = []
     for key in dict.fromkeys(keys):
         path, decision = folder / key / FINDING, decisions.get(key)
         known = _shown_in(key, path) if is_file(path) else None
@@ -401,8 +401,8 @@ def known_findings(folder: Path, keys: Iterable[str]) -> tuple[KnownFinding, ...
             known = known or KnownFinding(key, decision.title, decision.state)
             links = (decision.url,) if decision.url else known.links
             known = msgspec.structs.replace(known, state=decision.state, fixed_in=decision.fixed_in, links=links)
-        found += [] if known is None else [known]
-    return tuple(found)
+        known_here += [] if known is None else [known]
+    return tuple(known_here)
 
 
 def _shown_in(key: str, path: Path) -> KnownFinding:

@@ -58,5 +58,5 @@ def digest_of(token: str) -> str:
 def of(valid: Iterable[Token], typed: str) -> Token | None:
     """The token that somebody typed, None if it is not valid. The time that this takes does not tell how near it is."""
     digest = digest_of(typed).encode()
-    found = [token for token in valid if hmac.compare_digest(token.digest.encode(), digest)]
-    return found[0] if found else None
+    matching = [token for token in valid if hmac.compare_digest(token.digest.encode(), digest)]
+    return matching[0] if matching else None

@@ -72,10 +72,10 @@ NUMBERS: Final = tuple(spec for spec in STARTS if "item()" in str(spec))
 
 def singles(spec: OpSpec, count: int, word: int = 0) -> Iterator[Program]:
     """Up to `count` programs of an op, the same at every call, different for another `word`."""
-    found: set[Program] = set()
+    programs: set[Program] = set()
     of_word = f":{word}" if word else ""
     for number in range(ATTEMPTS):
-        if len(found) == count:
+        if len(programs) == count:
             return
         lockstep = Lockstep("2")
         choices = Choices(random.Random(f"{spec}:{number}{of_word}").getrandbits(WORD_BITS))
@@ -85,8 +85,8 @@ def singles(spec: OpSpec, count: int, word: int = 0) -> Iterator[Program]:
             if not attempt(lockstep, choices, spec):
                 continue
         program = lockstep.program()
-        if lockstep.steps and len(program.inputs) == len(inputs_read(program)) and program not in found:
-            found.add(program)
+        if lockstep.steps and len(program.inputs) == len(inputs_read(program)) and program not in programs:
+            programs.add(program)
             yield program
 
 
@@ -155,8 +155,8 @@ def _choices(wanted: Sample) -> Iterator[tuple[str, int]]:
 @lru_cache(maxsize=64)
 def _forms(op: str, kind: str) -> tuple[tuple[Program, ...], ...]:
     """The forms of one kind, sample by sample: for each, the candidates. The first accepted one counts."""
-    found = (group for program in _samples(op) for group in groupby(variants(program, (kind,)), attrgetter("name")))
-    forms = (tuple(one.program for one in candidates) for _, candidates in found)
+    groups = (group for program in _samples(op) for group in groupby(variants(program, (kind,)), attrgetter("name")))
+    forms = (tuple(one.program for one in candidates) for _, candidates in groups)
     return tuple(form for form in forms if kind in FROM_DATA or form[0] != static(form[0]))
 
 
@@ -187,9 +187,9 @@ def program_of(
     draw that one at this index too.
     """
     if isinstance(origin, Sample):
-        found = sampled(origin)
-        if found is not None:
-            return found
+        sample = sampled(origin)
+        if sample is not None:
+            return sample
     elif (made := _made(profile, seed, origin, journal)) is not None:
         return made, origin
     return case(SHORT, seed, index, journal), Draw(index, profile=SHORT)
@@ -337,15 +337,15 @@ def _unbacked(parent: Parent) -> Program | None:
 def _number(parent: Parent) -> Program | None:
     """Change one literal of one step: a number or a flag."""
     program, random = parent.program, parent.random
-    found = [
+    choices = [
         (number, literal)
         for number, step in enumerate(program.steps)
         for literal in walk(step.value)
         if isinstance(literal, Literal) and isinstance(literal.value, int | None)
     ]
-    if not found:
+    if not choices:
         return None
-    number, literal = random.choice(found)
+    number, literal = random.choice(choices)
     if isinstance(literal.value, bool):
         new = Literal(not literal.value)
     else:

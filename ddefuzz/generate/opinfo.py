@@ -194,8 +194,8 @@ def samples(
         return
     with torch.random.fork_rng(devices=[]), tolerant_eager():
         _seed()
-        found = _listed(info, dtype, dropped, most)
-    for sample in found:
+        listed = _listed(info, dtype, dropped, most)
+    for sample in listed:
         try:
             yield _program(info, sample)
         except DroppedError as reason:

@@ -240,8 +240,8 @@ def kind_of(tensor: torch.Tensor) -> Kind:
 
 def is_of_kind(tensor: torch.Tensor, kind: Kind) -> bool:
     """Whether a slot of `kind` accepts the tensor."""
-    found = kind_of(tensor)
-    return kind in {"any", found} or (kind == "number" and found in {"float", "int"})
+    own = kind_of(tensor)
+    return kind in {"any", own} or (kind == "number" and own in {"float", "int"})
 
 
 def draw_tensor(lockstep: Lockstep, choices: Choices, slot: Tensor) -> Handle:

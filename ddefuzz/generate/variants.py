@@ -117,8 +117,8 @@ def _mask(program: Program) -> Iterator[Variant]:
     """The first dims of one size get as many elements as a mask has trues."""
     for size in _first_sizes(program):
         keep = Input("keep", "bool", (Dim(size),), Recipe("trues", (size,)))
-        found = Call("Tensor.squeeze", (Call("Tensor.nonzero", (Name("keep"),)), Literal(1)))
-        steps = (Step(("kept",), found),)
+        indices = Call("Tensor.squeeze", (Call("Tensor.nonzero", (Name("keep"),)), Literal(1)))
+        steps = (Step(("kept",), indices),)
         yield Variant("mask", _from_data(program, keep, steps, size, lambda x: _call("index_select", x, 0, "kept")))
 
 

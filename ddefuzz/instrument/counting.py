@@ -46,19 +46,19 @@ class Counts:
 
     def patterns(self) -> dict[str, tuple[int, int]]:
         """How often expressions of each form were evaluated, and how often again with the same answer."""
-        found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         for expr, number in self._evaluated().items():
-            entry = found[pattern(str(expr))]
+            entry = counts[pattern(str(expr))]
             entry[0] += number
             entry[1] += number - 1 if len(self.answers[expr]) == 1 else 0
-        return {name: (all_, again) for name, (all_, again) in sorted(found.items(), key=lambda one: -one[1][0])}
+        return {name: (all_, again) for name, (all_, again) in sorted(counts.items(), key=lambda one: -one[1][0])}
 
     def most(self, method: str) -> str:
         """The form of expression that a method was called with most."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for expr, number in self.expressions[method].items():
-            found[pattern(str(expr))] += number
-        return max(sorted(found), key=lambda form: found[form], default="")
+            counts[pattern(str(expr))] += number
+        return max(sorted(counts), key=lambda form: counts[form], default="")
 
     def _evaluated(self) -> Counter[Any]:
         return self.expressions[EVALUATE_EXPR.name]
@@ -120,15 +120,15 @@ def _asked(counts: Counts) -> Callable[..., Any]:
 
 def _stack(passes_on: Callable[[str, str], bool]) -> Stack:
     """The innermost functions, without this hook and without those at the end that only pass the call on."""
-    found: list[tuple[str, str]] = []
+    callers: list[tuple[str, str]] = []
     frame: Any = sys._getframe(2)
-    while frame is not None and len(found) < DEEPEST:
+    while frame is not None and len(callers) < DEEPEST:
         file = frame.f_code.co_filename.replace("\\", "/").rpartition("/site-packages/")[2]
         is_hook = frame.f_code.co_filename == __file__
-        if not is_hook and (found or not passes_on(file, frame.f_code.co_name)):
-            found.append((file, frame.f_code.co_name))
+        if not is_hook and (callers or not passes_on(file, frame.f_code.co_name)):
+            callers.append((file, frame.f_code.co_name))
         frame = frame.f_back
-    return tuple(reversed(found))
+    return tuple(reversed(callers))
 
 
 def _is_inner(file: str, name: str) -> bool:

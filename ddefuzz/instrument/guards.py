@@ -65,8 +65,10 @@ def _assertion(recorder: Recorder) -> Callable[..., Any]:
         if newest is not None:
             # A variable for this function's own frame would be a cycle. Until a collection it would keep the caller's
             # fake tensors alive, and the next export would take them for constants.
-            said = _message(sys._getframe())
-            recorder.record_constraint("assertion", str(newest.expr), newest.expr.free_symbols, sys._getframe(), said)
+            message = _message(sys._getframe())
+            recorder.record_constraint(
+                "assertion", str(newest.expr), newest.expr.free_symbols, sys._getframe(), message
+            )
         return answer
 
     return disguised(torch_api.DEFER_ASSERTION, ddefuzz_defer_assertion)
@@ -89,8 +91,8 @@ def _constant(message: Any) -> str:
     code = getattr(message, "__code__", None)
     if code is None or code.co_argcount or code.co_names or code.co_freevars:
         return ""
-    said = message()
-    return said if isinstance(said, str) else ""
+    text = message()
+    return text if isinstance(text, str) else ""
 
 
 def _replacement(recorder: Recorder) -> Callable[..., Any]:

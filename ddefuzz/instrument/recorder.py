@@ -117,11 +117,11 @@ class AssumedSizes:
 
         `line` is that of the user's code that branches on the expression.
         """
-        found = sympy.sympify(expression).xreplace(
+        simplified = sympy.sympify(expression).xreplace(
             {symbol: sympy.Integer(self._values.get(symbol, SAMPLE)) for symbol in expression.free_symbols}
         )
-        found = sympy.simplify(found) if found.free_symbols else found
-        value = found if found in (sympy.true, sympy.false) or found.is_number else sympy.false
+        simplified = sympy.simplify(simplified) if simplified.free_symbols else simplified
+        value = simplified if simplified in (sympy.true, sympy.false) or simplified.is_number else sympy.false
         if line is None or value not in (sympy.true, sympy.false):
             return value
         self._rounds[line, bool(value)] += 1
@@ -259,7 +259,7 @@ class Recorder:
     def guards(self) -> tuple[Guard, ...]:
         """The guards that took their fallback, in order of first visit."""
         text: dict[Any, str] = {}
-        found: dict[Guard, int] = {}
+        counts: dict[Guard, int] = {}
         for key, count in self._guards.items():
             if key.expression not in text:
                 text[key.expression] = str(key.expression)
@@ -270,8 +270,8 @@ class Recorder:
                 code = frames.line_text(key.where.co_filename, key.line)
             expression = text[key.expression]
             guard = Guard(place, key.method, expression, key.fallback, key.counterfactual, function, code=code)
-            found[guard] = found.get(guard, 0) + count
-        return tuple(msgspec.structs.replace(guard, count=count) for guard, count in found.items())
+            counts[guard] = counts.get(guard, 0) + count
+        return tuple(msgspec.structs.replace(guard, count=count) for guard, count in counts.items())
 
     def raised(self, chain: Sequence[BaseException]) -> Raised | None:
         """The first exception of `chain` that was recorded, with its stacks. Symbolizes them if C++
@@ -530,8 +530,8 @@ def _traced_path(translator: Any) -> str:
     stack = list(getattr(translator, torch_api.MODULE_STACK, {}).values())
     if not stack:
         return ""
-    found = _ROOT.sub("", str(stack[-1][0]), count=1)
-    return ".".join(_parts(found))
+    path = _ROOT.sub("", str(stack[-1][0]), count=1)
+    return ".".join(_parts(path))
 
 
 def _parts(path: str) -> Iterator[str]:

@@ -118,10 +118,10 @@ class TorchFile:
 
 def torch_parent() -> Path:
     """The folder that holds the torch package. Python frames are named relative to it."""
-    found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
         raise UnsupportedError(f"found no torch, expected torch {VERSIONS[0]} or later")
-    return Path(found.origin).parent.parent
+    return Path(spec.origin).parent.parent
 
 
 def bound(api: Api) -> Callable[..., Any]:
@@ -514,13 +514,13 @@ def table() -> tuple[Api | TorchFile, ...]:
 def check(without: frozenset[Api] = frozenset()) -> list[Check]:
     """Check that this torch has every private name in use, with the parameters that calls rely on."""
     rows = (row for row in table() if row not in without)
-    found = [Check(row.path, not (problem := row.problem()), problem or row.purpose) for row in rows]
+    checks = [Check(row.path, not (problem := row.problem()), problem or row.purpose) for row in rows]
     absent = [name for name in PRELOADED if not _is_there(name)]
-    said = (
+    detail = (
         f"{len(PRELOADED) - len(absent)} of {len(PRELOADED)}; this torch has no {', '.join(absent)}: it starts slower"
     )
-    said = said if absent else f"all {len(PRELOADED)}"
-    return [*found, Check("modules imported before a first capture", True, said)]
+    detail = detail if absent else f"all {len(PRELOADED)}"
+    return [*checks, Check("modules imported before a first capture", True, detail)]
 
 
 def _is_there(module: str) -> bool:

@@ -111,10 +111,10 @@ def _value(node: ast.expr, symbols: Mapping[str, int]) -> Any:
         case ast.UnaryOp(op, operand) if type(op) in OPERATORS:
             return OPERATORS[type(op)](_value(operand, symbols))
         case ast.BinOp(left, op, right) if type(op) in OPERATORS:
-            one, other = _value(left, symbols), _value(right, symbols)
-            if isinstance(op, ast.Pow) and abs(other) > LARGEST_POWER:
+            first, second = _value(left, symbols), _value(right, symbols)
+            if isinstance(op, ast.Pow) and abs(second) > LARGEST_POWER:
                 raise _UnknownError
-            return OPERATORS[type(op)](one, other)
+            return OPERATORS[type(op)](first, second)
         case ast.Compare(left, ops, comparators) if all(type(op) in OPERATORS for op in ops):
             values = [_value(one, symbols) for one in (left, *comparators)]
             return all(OPERATORS[type(op)](*pair) for op, pair in zip(ops, pairwise(values), strict=True))

@@ -168,9 +168,9 @@ def print_key(case: KeyCase) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _changed(one: msgspec.Struct, default: msgspec.Struct) -> dict[str, Any]:
+def _changed(record: msgspec.Struct, default: msgspec.Struct) -> dict[str, Any]:
     before = msgspec.structs.asdict(default)
-    return {name: value for name, value in msgspec.structs.asdict(one).items() if value != before[name]}
+    return {name: value for name, value in msgspec.structs.asdict(record).items() if value != before[name]}
 
 
 def _literal(value: Any) -> str:
@@ -216,8 +216,8 @@ TENSORS: Final[dict[PropertyName, int]] = {
 _MOST: Final = 1 << 20  # the largest tensor of a case, in elements
 
 
-def _name(one: ast.Assign) -> str:
-    return ", ".join(map(ast.unparse, one.targets))
+def _name(assignment: ast.Assign) -> str:
+    return ", ".join(map(ast.unparse, assignment.targets))
 
 
 def _is_function(text: str) -> bool:
@@ -228,10 +228,10 @@ def _is_function(text: str) -> bool:
     return all(one.isidentifier() and not keyword.iskeyword(one) for one in names)
 
 
-def _is_tensor(one: Drawn) -> bool:
-    numbers = (*one.sizes, *one.strides, one.offset)
-    fits = len(one.sizes) == len(one.strides) and all(0 <= number <= _MOST for number in numbers)
-    return fits and one.elements <= _MOST and math.prod(one.sizes) <= _MOST and one.dtype in DTYPES.values()
+def _is_tensor(tensor: Drawn) -> bool:
+    numbers = (*tensor.sizes, *tensor.strides, tensor.offset)
+    fits = len(tensor.sizes) == len(tensor.strides) and all(0 <= number <= _MOST for number in numbers)
+    return fits and tensor.elements <= _MOST and math.prod(tensor.sizes) <= _MOST and tensor.dtype in DTYPES.values()
 
 
 class Violation(msgspec.Struct, frozen=True):

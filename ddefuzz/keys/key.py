@@ -257,9 +257,13 @@ class Dispatch(Generic[V]):
 
     def __call__(self, *tensors: torch.Tensor) -> V:
         """The value for these arguments."""
-        for one in self.recent:
-            if len(tensors) == one.number and one.check(*tensors) and one.aligned in (None, _alignments(tensors)):
-                return one.value
+        for recent in self.recent:
+            if (
+                len(tensors) == recent.number
+                and recent.check(*tensors)
+                and recent.aligned in (None, _alignments(tensors))
+            ):
+                return recent.value
         key = tuple(map(self._paths.key, tensors))
         if key not in self.table:
             self.table[key] = self._make(*tensors)

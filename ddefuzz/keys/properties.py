@@ -52,69 +52,71 @@ STRIDED: Final = frozenset({"tensor", "parameter", "subclass", "fake", "meta", "
 """The kinds whose strides are those that were drawn."""
 
 
-def exists(one: Drawn) -> bool:
+def exists(spec: Drawn) -> bool:
     """Whether torch has such a tensor."""
-    dtype = getattr(torch, one.dtype)
+    dtype = getattr(torch, spec.dtype)
     differentiable = dtype.is_floating_point or dtype.is_complex
-    if one.requires_grad and not (differentiable and one.kind in {"tensor", "parameter", "subclass", "fake", "meta"}):
+    if spec.requires_grad and not (differentiable and spec.kind in {"tensor", "parameter", "subclass", "fake", "meta"}):
         return False
-    if one.bits and (one.kind not in {"tensor", "parameter"} or dtype.is_complex != (one.bits == "conj")):
+    if spec.bits and (spec.kind not in {"tensor", "parameter"} or dtype.is_complex != (spec.bits == "conj")):
         return False
-    if one.bits == "neg" and not dtype.is_floating_point:
+    if spec.bits == "neg" and not dtype.is_floating_point:
         return False
-    match one.kind:
+    match spec.kind:
         case "mkldnn":
-            return one.dtype == "float32" and bool(one.sizes) and 0 not in one.sizes
+            return spec.dtype == "float32" and bool(spec.sizes) and 0 not in spec.sizes
         case "csr":
-            return len(one.sizes) == 2
+            return len(spec.sizes) == 2
         case "grad":
             return bool(dtype.is_floating_point)
         case "batched":
-            return bool(one.sizes) and one.sizes[0] > 0
+            return bool(spec.sizes) and spec.sizes[0] > 0
         case "nested":
-            return bool(one.sizes)
+            return bool(spec.sizes)
         case _:
-            return math.prod(one.sizes) <= MOST_ELEMENTS
+            return math.prod(spec.sizes) <= MOST_ELEMENTS
 
 
-def with_tensor(one: Drawn, use: Callable[[torch.Tensor], Any]) -> Any:
+def with_tensor(spec: Drawn, use: Callable[[torch.Tensor], Any]) -> Any:
     """What `use` gives for the tensor. Functorch's wrappers live only within a call."""
-    made = torch.zeros(one.elements, dtype=getattr(torch, one.dtype)).as_strided(one.sizes, one.strides, one.offset)
-    if one.bits:
-        made = made.conj() if one.bits == "conj" else torch_api.bound(torch_api.NEGATED_VIEW)(made)
-    if one.requires_grad and one.kind != "parameter":
+    made = torch.zeros(spec.elements, dtype=getattr(torch, spec.dtype)).as_strided(
+        spec.sizes, spec.strides, spec.offset
+    )
+    if spec.bits:
+        made = made.conj() if spec.bits == "conj" else torch_api.bound(torch_api.NEGATED_VIEW)(made)
+    if spec.requires_grad and spec.kind != "parameter":
         made.requires_grad_()
-    match one.kind:
+    match spec.kind:
         case "batched" | "grad":
-            return _within(one.kind, made, use)
+            return _within(spec.kind, made, use)
         case "parameter":
-            made = torch.nn.Parameter(made, requires_grad=one.requires_grad)
+            made = torch.nn.Parameter(made, requires_grad=spec.requires_grad)
         case "subclass":
             made = made.as_subclass(OwnTensor)
         case "fake":
             made = torch_api.bound(torch_api.FAKE_MODE)().from_tensor(made)
         case "zeros":
-            made = torch_api.bound(torch_api.LAZY_ZEROS)(one.sizes, dtype=made.dtype)
+            made = torch_api.bound(torch_api.LAZY_ZEROS)(spec.sizes, dtype=made.dtype)
         case "nested":
             made = torch.nested.nested_tensor([made])
         case "meta":
-            made = torch.empty_strided(one.sizes, one.strides, dtype=made.dtype, device="meta").requires_grad_(
-                one.requires_grad
+            made = torch.empty_strided(spec.sizes, spec.strides, dtype=made.dtype, device="meta").requires_grad_(
+                spec.requires_grad
             )
         case "sparse" | "csr" | "mkldnn":
-            made = getattr(made, {"sparse": "to_sparse", "csr": "to_sparse_csr", "mkldnn": "to_mkldnn"}[one.kind])()
+            made = getattr(made, {"sparse": "to_sparse", "csr": "to_sparse_csr", "mkldnn": "to_mkldnn"}[spec.kind])()
     return use(made)
 
 
 def _within(kind: Kind, made: torch.Tensor, use: Callable[[torch.Tensor], Any]) -> Any:
-    found: list[Any] = []
+    results: list[Any] = []
 
     def inner(tensor: torch.Tensor) -> torch.Tensor:
-        found.append(use(tensor))
+        results.append(use(tensor))
         return tensor.sum() if kind == "grad" else tensor
 
     (torch.func.grad if kind == "grad" else torch.vmap)(inner)(made)
-    return found[0]
+    return results[0]
 
 
 @st.composite
@@ -123,7 +125,7 @@ def drawn(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> Drawn:
     sizes = tuple(draw(st.lists(st.sampled_from(SIZES), max_size=MOST_DIMS)))
     while math.prod(max(size, 1) for size in sizes) > MOST_ELEMENTS:
         sizes = sizes[:-1]
-    one = Drawn(
+    base = Drawn(
         sizes,
         draw(strides_of(sizes)),
         draw(st.sampled_from((0, 0, 1, 4, 16))),
@@ -134,10 +136,10 @@ def drawn(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> Drawn:
     )
     # What does not exist is made to, so that no draw is thrown away.
     for changed in ({}, {"bits": ""}, {"bits": "", "requires_grad": False}, {"bits": "", "dtype": "float32"}):
-        made = replace(one, **changed)
+        made = replace(base, **changed)
         if exists(made):
             return made
-    return Drawn(sizes, one.strides, one.offset, kind=kinds[0])
+    return Drawn(sizes, base.strides, base.offset, kind=kinds[0])
 
 
 @st.composite
@@ -190,8 +192,8 @@ def simpler(tensors: Tensors) -> Iterator[Tensors]:
     """Tensors that are simpler in one thing: in all of them, or in one."""
     yield from _simpler(tensors)
     for at in range(len(tensors) if len(tensors) > 1 else 0):
-        for (one,) in _simpler(tensors[at : at + 1]):
-            yield (*tensors[:at], one, *tensors[at + 1 :])
+        for (simpler_spec,) in _simpler(tensors[at : at + 1]):
+            yield (*tensors[:at], simpler_spec, *tensors[at + 1 :])
 
 
 def _simpler(tensors: Tensors) -> Iterator[Tensors]:
@@ -223,12 +225,12 @@ def _changes(rank: int) -> Iterator[Callable[[Drawn], Drawn]]:
             yield lambda one, at=at, most=most: _with(one, "strides", at, most)  # type: ignore[misc]
 
 
-def _with(one: Drawn, name: str, at: int, number: int) -> Drawn:
+def _with(spec: Drawn, name: str, at: int, number: int) -> Drawn:
     """With another size or stride. The simplest size is 2, because 0 and 1 are special."""
-    numbers: tuple[int, ...] = getattr(one, name)
+    numbers: tuple[int, ...] = getattr(spec, name)
     if at >= len(numbers) or (name == "strides" and numbers[at] < number):
-        return one
-    return replace(one, **{name: (*numbers[:at], number, *numbers[at + 1 :])})
+        return spec
+    return replace(spec, **{name: (*numbers[:at], number, *numbers[at + 1 :])})
 
 
 AnyKey: TypeAlias = Callable[[Any], Hashable]
@@ -252,7 +254,7 @@ def shown_key(key: object) -> str:
         return f"<{type(error).__name__} in __repr__>"
 
 
-def said(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """The first line of an error, without the symbols that torch lists in any order."""
     try:
         text = str(error)
@@ -325,7 +327,7 @@ def violation(name: PropertyName, function: KeyFunction, tensors: Tensors) -> Vi
 
 
 def _tried(name: PropertyName, function: KeyFunction, examples: int, kinds: tuple[Kind, ...]) -> Property:
-    row, tried, found = PROPERTIES[name], 0, False
+    row, tried, is_violated = PROPERTIES[name], 0, False
     violations: list[Violation] = []
 
     def shown(tensors: Tensors) -> Violation | None:
@@ -333,10 +335,10 @@ def _tried(name: PropertyName, function: KeyFunction, examples: int, kinds: tupl
         return None if made is None or any(one.explains(made) for one in violations) else made
 
     def shows(tensors: Tensors) -> bool:
-        nonlocal tried, found
-        tried += not found and row.applies(function.options, tensors)
+        nonlocal tried, is_violated
+        tried += not is_violated and row.applies(function.options, tensors)
         is_wrong = shown(tensors) is not None
-        found = found or is_wrong
+        is_violated = is_violated or is_wrong
         return is_wrong
 
     with catch_warnings():
@@ -371,28 +373,28 @@ def smallest_of(
     first: Tensors, shows: Callable[[Tensors], bool], simpler_than: Callable[[Tensors], Iterator[Tensors]]
 ) -> Tensors:
     """The tensors after every simplification that still shows it. Hypothesis alone stops at larger ones."""
-    found: Tensors | None = first
-    while found is not None:
-        first = found
-        found = next((one for one in simpler_than(first) if shows(one)), None)
+    smaller: Tensors | None = first
+    while smaller is not None:
+        first = smaller
+        smaller = next((one for one in simpler_than(first) if shows(one)), None)
     return first
 
 
-def facts(one: Drawn, options: Options) -> tuple[Hashable, ...]:
+def facts(spec: Drawn, options: Options) -> tuple[Hashable, ...]:
     """What a kernel may depend on: the parts of the options, read from the description and not from the tensor."""
-    batched = one.kind == "batched"
-    sizes = one.sizes[1:] if batched else one.sizes
-    strides = one.strides[1:] if batched else one.strides
-    strided = msgspec.structs.replace(options, strides=options.strides if one.kind in STRIDED else "none")
-    itemsize = getattr(torch, one.dtype).itemsize
-    has_offset = one.kind in STRIDED and one.kind != "meta"
+    batched = spec.kind == "batched"
+    sizes = spec.sizes[1:] if batched else spec.sizes
+    strides = spec.strides[1:] if batched else spec.strides
+    strided = msgspec.structs.replace(options, strides=options.strides if spec.kind in STRIDED else "none")
+    itemsize = getattr(torch, spec.dtype).itemsize
+    has_offset = spec.kind in STRIDED and spec.kind != "meta"
     return (
-        "tensor" if one.kind in ("tensor", "parameter") else one.kind,
-        one.bits,
+        "tensor" if spec.kind in ("tensor", "parameter") else spec.kind,
+        spec.bits,
         geometry(strided)(sizes, strides),
-        one.dtype if options.dtype else None,
-        one.requires_grad if options.requires_grad else None,
-        not (options.alignment and has_offset) or one.offset * itemsize % ALIGNMENT == 0,
+        spec.dtype if options.dtype else None,
+        spec.requires_grad if options.requires_grad else None,
+        not (options.alignment and has_offset) or spec.offset * itemsize % ALIGNMENT == 0,
     )
 
 
@@ -407,13 +409,13 @@ def _gives(function: KeyFunction, tensors: Tensors) -> Violation | None:
         hash(first)
         return first, second
 
-    (one,) = tensors
+    (spec,) = tensors
     try:
-        first, second = with_tensor(one, twice)
-        again, _ = with_tensor(one, twice)
+        first, second = with_tensor(spec, twice)
+        again, _ = with_tensor(spec, twice)
         is_same = bool(first == second and first == again and hash(first) == hash(second) == hash(again))
     except BaseException as error:  # noqa: BLE001 the key function is under test
-        return _violation(tensors, (), said(error), type(error).__name__)
+        return _violation(tensors, (), error_line(error), type(error).__name__)
     if is_same:
         return None
     return _violation(tensors, (first, again), "two keys of the same tensor differ", "two keys")
@@ -476,9 +478,9 @@ def texts(key: AnyKey, tensors: Sequence[Drawn]) -> list[str]:
     return [_text(key, one) for one in tensors]
 
 
-def _text(key: AnyKey, one: Drawn) -> str:
+def _text(key: AnyKey, spec: Drawn) -> str:
     try:
-        return str(with_tensor(one, lambda tensor: repr(key(tensor))))
+        return str(with_tensor(spec, lambda tensor: repr(key(tensor))))
     except BaseException as error:  # noqa: BLE001 the key function is under test
         return type(error).__name__
 
@@ -497,8 +499,10 @@ def _stable(function: KeyFunction, kinds: tuple[Kind, ...]) -> Property:
         wanted = sorted(set(drawn), key=lambda one: (len(one.text), one))
         compared = zip(wanted, texts(function.key, wanted), function.elsewhere(wanted), strict=True)
     wrong = next((one for one in compared if one[1] != one[2]), None)
-    found = () if wrong is None else (_violation((wrong[0],), [text[:SHOWN_KEY] for text in wrong[1:]], "two texts"),)
-    return Property(STABLE, PROPERTIES[STABLE].meaning, len(wanted), found)
+    violations = (
+        () if wrong is None else (_violation((wrong[0],), [text[:SHOWN_KEY] for text in wrong[1:]], "two texts"),)
+    )
+    return Property(STABLE, PROPERTIES[STABLE].meaning, len(wanted), violations)
 
 
 STABLE: Final[PropertyName] = "same-in-other-process"
@@ -522,17 +526,17 @@ def _state(env: Any) -> tuple[Any, ...]:
 
 def guards(function: KeyFunction, tensors: Tensors) -> Violation | None:
     """Make a key, compare it with that of a tensor of other unbacked sizes, as a cache does, and hash it."""
-    (one,) = tensors
-    exact = one.kind == "meta"
-    tensor, env = symbolic_tensor(one.sizes, exact)
-    other, _ = symbolic_tensor(one.sizes, exact, env, "y")
+    (spec,) = tensors
+    exact = spec.kind == "meta"
+    tensor, env = symbolic_tensor(spec.sizes, exact)
+    other, _ = symbolic_tensor(spec.sizes, exact, env, "y")
     kind = "torch.empty({}, device='meta')" if exact else "FakeTensor({})"
     texts = [kind.format(f"({', '.join(map(str, each.shape))},)") for each in (tensor, other)]
     before = _state(env)
     asked: Frame | None = None
     keys: list[Hashable] = []
 
-    def found(why: str, part: str) -> Violation:
+    def violated(why: str, part: str) -> Violation:
         shown = tuple(map(shown_key, keys))
         return Violation(
             tuple(texts[: max(len(keys), 1)]),
@@ -552,17 +556,17 @@ def guards(function: KeyFunction, tensors: Tensors) -> Violation | None:
             hash(keys.pop())
         except BaseException as error:  # noqa: BLE001 the key function is under test
             asked, raised = raising_line(code_of(function.key), error), recorder.raised([error])
-            return found(said(error), type(error).__name__ if raised is None else raised.expression)
+            return violated(error_line(error), type(error).__name__ if raised is None else raised.expression)
         fell_back = recorder.guards()
         added = recorder.constraints(lambda _text, _message: True)
     if fell_back:
         place, code = fell_back[0].place, code_of(function.key)
         if code is not None and place.file == display_file(code.co_filename):
             asked = frame_at(code, place.line)
-        return found(f"evaluates {fell_back[0].expression}", fell_back[0].expression)
+        return violated(f"evaluates {fell_back[0].expression}", fell_back[0].expression)
     if _state(env) == before:
         return None
-    return found("adds a guard or a replacement", added[0].text if added else "")
+    return violated("adds a guard or a replacement", added[0].text if added else "")
 
 
 PROPERTIES: Final[Mapping[PropertyName, PropertyRow]] = {

@@ -142,11 +142,11 @@ def _writes(expr: Expr) -> bool:
 def _symbols(program: Program, example: Values, others: list[Values]) -> dict[Sizes, str]:
     """Maps varying sizes (their values at each data size) to the symbol of the input dims that vary alike."""
     symbols: dict[Sizes, str] = {}
-    for one in program.inputs:
-        shapes = [_shape(values[Name(one.name)]) for values in (example, *others)]
-        if any(len(shape) != len(one.shape) for shape in shapes):
+    for item in program.inputs:
+        shapes = [_shape(values[Name(item.name)]) for values in (example, *others)]
+        if any(len(shape) != len(item.shape) for shape in shapes):
             continue  # a step changed its rank in place
-        for place, dim in enumerate(one.shape):
+        for place, dim in enumerate(item.shape):
             if dim.symbol is not None:
                 symbols.setdefault(tuple(shape[place] for shape in shapes), dim.symbol)
     return symbols

@@ -124,9 +124,9 @@ def minimize(
     while not done and not exhausted:
         done = True
         for one_pass in (_as_it_is, *passes):
-            while not exhausted and (found := first_better(one_pass)) is not None:
+            while not exhausted and (better := first_better(one_pass)) is not None:
                 done = False
-                best, facts = found
+                best, facts = better
                 best_is_deprecated = deprecated(best)
                 if on_improvement is not None:
                     on_improvement(best)

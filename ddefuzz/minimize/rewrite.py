@@ -55,13 +55,13 @@ class Facts:
 
     def tensor(self, expr: Expr) -> Input | None:
         """The input that could replace this tensor."""
-        found = self.values.get(expr)
-        return found if isinstance(found, Input) else None
+        value = self.values.get(expr)
+        return value if isinstance(value, Input) else None
 
     def scalar(self, expr: Expr) -> Scalar | None:
         """The facts that are known of this number."""
-        found = self.values.get(expr)
-        return found if isinstance(found, Scalar) else None
+        value = self.values.get(expr)
+        return value if isinstance(value, Scalar) else None
 
 
 Inspect: TypeAlias = Callable[[Program], Mapping[Expr, StandIn] | None]
@@ -172,8 +172,8 @@ def tidy(program: Program) -> Program:
     inputs = sorted((one for one in program.inputs if one.name in read), key=lambda one: read.index(one.name))
     names = _usual_names(replace(program, inputs=tuple(inputs)))
     symbols: dict[str, str] = {}
-    for one in inputs:
-        for dim in one.shape:
+    for item in inputs:
+        for dim in item.shape:
             if dim.symbol is not None:
                 symbols.setdefault(dim.symbol, f"u{len(symbols)}")
     renamed: dict[str, Expr] = {old: Name(new) for old, new in names.items()}
@@ -210,8 +210,8 @@ def _usual_names(program: Program) -> dict[str, str]:
         names[old] = new
         taken.add(new)
 
-    for one in program.inputs:
-        give(one.name, INPUT_STEMS.get(one.dtype, TENSOR_STEMS))
+    for item in program.inputs:
+        give(item.name, INPUT_STEMS.get(item.dtype, TENSOR_STEMS))
     sizes: set[str] = set()
     for step in program.steps:
         is_size = _is_size(step.value, sizes)

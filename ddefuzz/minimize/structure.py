@@ -99,31 +99,31 @@ def _one_by_one(choices: list[list[Replacement]]) -> Iterator[tuple[Replacement,
 
 def _latest_first(program: Program) -> dict[Expr, bool]:
     """The operations, from the last to the first, each with whether it is a statement."""
-    found: dict[Expr, bool] = {}
+    latest: dict[Expr, bool] = {}
     for node in walk(program.returns):
         if is_operation(node):
-            found.setdefault(node, False)
+            latest.setdefault(node, False)
     for step in reversed(program.steps):
         for node in walk(step.value):
             if is_operation(node):
-                found.setdefault(node, not step.targets and node is step.value)
-    return found
+                latest.setdefault(node, not step.targets and node is step.value)
+    return latest
 
 
 def _operands(operation: Expr) -> list[Expr]:
     """The outermost subexpressions that are values of their own, each once."""
-    found: dict[Expr, None] = {}
+    operands: dict[Expr, None] = {}
 
     def visit(expr: Expr) -> None:
         if isinstance(expr, Name | Attribute) or is_operation(expr) or isinstance(expr, Index):
-            found.setdefault(expr)
+            operands.setdefault(expr)
         else:
             for child in children(expr):
                 visit(child)
 
     for child in children(operation):
         visit(child)
-    return list(found)
+    return list(operands)
 
 
 def stand_ins(program: Program, facts: Facts, value: Expr, stem: str = "new") -> Iterator[Replacement]:
@@ -152,10 +152,10 @@ def _sizes(program: Program, scalar: Scalar, name: str) -> Iterator[Replacement]
     """An unbacked size as the size of an input's dim."""
     if scalar.symbol is None or isinstance(scalar.value, bool | float) or scalar.value < 0:
         return
-    for one in program.inputs:
-        for place, dim in enumerate(one.shape):
+    for item in program.inputs:
+        for place, dim in enumerate(item.shape):
             if dim.symbol == scalar.symbol and dim.size == scalar.value:
-                yield Index(Attribute(Name(one.name), "shape"), Literal(place)), None
+                yield Index(Attribute(Name(item.name), "shape"), Literal(place)), None
                 return
     sized = Input(name, "float32", (Dim(scalar.value, scalar.symbol),), Recipe("normal"))
     yield Index(Attribute(Name(name), "shape"), Literal(0)), sized
@@ -244,8 +244,8 @@ def _skipped(program: Program, facts: Facts, places: range) -> Iterator[Program]
         yield without_steps(program, places, values)
 
 
-def _alike(one: Input | None, other: Input | None) -> bool:
-    return one is not None and other is not None and (one.dtype, one.shape) == (other.dtype, other.shape)
+def _alike(first: Input | None, second: Input | None) -> bool:
+    return first is not None and second is not None and (first.dtype, first.shape) == (second.dtype, second.shape)
 
 
 def cut(program: Program, facts: Facts) -> Iterator[Program]:

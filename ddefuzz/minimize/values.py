@@ -97,10 +97,10 @@ def share_names(program: Program, facts: Facts) -> Iterator[Program]:
     inputs = {one.name: one for one in program.inputs}
     yield _shared(program, lambda one: (one.dtype, tuple(dim.size for dim in one.shape)))
     yield _shared(program, lambda one: (one.dtype, len(one.shape)))
-    for i, one in enumerate(program.inputs):
+    for i, item in enumerate(program.inputs):
         for other in program.inputs[:i]:
-            if (one.dtype, len(one.shape)) == (other.dtype, len(other.shape)):
-                yield with_value(program, Name(one.name), Name(other.name))
+            if (item.dtype, len(item.shape)) == (other.dtype, len(other.shape)):
+                yield with_value(program, Name(item.name), Name(other.name))
 
     def simpler(node: Expr) -> Iterator[Expr]:
         kind = facts.tensor(node) if isinstance(node, Name) and node.id not in inputs else None
@@ -173,12 +173,12 @@ def plain_inputs(program: Program, facts: Facts) -> Iterator[Program]:
     yield replace(
         program, inputs=tuple(replace(one, requires_grad=False, layout="contiguous") for one in program.inputs)
     )
-    for place, one in enumerate(program.inputs):
+    for place, item in enumerate(program.inputs):
         yield _with(program, place, plain[place])
         for simpler in (
-            replace(one, requires_grad=False),
-            replace(one, layout="contiguous"),
-            *(replace(one, dtype=dtype) for dtype in ("float32", "int64")),
+            replace(item, requires_grad=False),
+            replace(item, layout="contiguous"),
+            *(replace(item, dtype=dtype) for dtype in ("float32", "int64")),
         ):
             yield _with(program, place, simpler)
 
@@ -186,9 +186,9 @@ def plain_inputs(program: Program, facts: Facts) -> Iterator[Program]:
 def plain_values(program: Program, facts: Facts) -> Iterator[Program]:
     """Use simpler recipes of values."""
     del facts
-    for place, one in enumerate(program.inputs):
-        for recipe in _simpler_recipes(one):
-            yield _with(program, place, replace(one, recipe=recipe))
+    for place, item in enumerate(program.inputs):
+        for recipe in _simpler_recipes(item):
+            yield _with(program, place, replace(item, recipe=recipe))
 
 
 def back_dims(program: Program, facts: Facts) -> Iterator[Program]:
@@ -202,11 +202,11 @@ def back_dims(program: Program, facts: Facts) -> Iterator[Program]:
         yield _with_dims(program, lambda dim: Dim(2) if dim.symbol == symbol else dim)  # noqa: B023
         if len(symbols) > 1:  # the last symbol is rarely unnecessary, so it is tried once only
             yield _with_dims(program, lambda dim: Dim(dim.size) if dim.symbol == symbol else dim)  # noqa: B023
-    for place, one in enumerate(program.inputs):
-        for i, dim in enumerate(one.shape):
+    for place, item in enumerate(program.inputs):
+        for i, dim in enumerate(item.shape):
             if dim.symbol:
                 for size in dict.fromkeys((2, dim.size)):
-                    yield _with(program, place, _with_dim(one, i, Dim(size)))
+                    yield _with(program, place, _with_dim(item, i, Dim(size)))
     for i, symbol in enumerate(symbols):
         for kept in symbols[:i]:
             size = next(dim.size for one in program.inputs for dim in one.shape if dim.symbol == kept)
@@ -220,9 +220,9 @@ def drop_dims(program: Program, facts: Facts) -> Iterator[Program]:
         for axis in range(rank):
             fewer = tuple(_without_dim(one, axis) if len(one.shape) == rank else one for one in program.inputs)
             yield from _with_axes(replace(program, inputs=fewer), rank)
-    for place, one in enumerate(program.inputs):
-        for axis in range(len(one.shape)):
-            yield from _with_axes(_with(program, place, _without_dim(one, axis)), len(one.shape))
+    for place, item in enumerate(program.inputs):
+        for axis in range(len(item.shape)):
+            yield from _with_axes(_with(program, place, _without_dim(item, axis)), len(item.shape))
 
 
 def tie_sizes(program: Program, facts: Facts) -> Iterator[Program]:
@@ -267,17 +267,17 @@ def fit_outputs(program: Program, facts: Facts) -> Iterator[Program]:
     """Give inputs that the program resizes (an `out=`) their final size from the start: all of them, then each."""
     fitted = tuple(_as_resized(one, facts) for one in program.inputs)
     yield replace(program, inputs=fitted)
-    for place, one in enumerate(fitted):
-        yield _with(program, place, one)
+    for place, item in enumerate(fitted):
+        yield _with(program, place, item)
 
 
-def _as_resized(one: Input, facts: Facts) -> Input:
+def _as_resized(item: Input, facts: Facts) -> Input:
     """The input with the shape that it has after the program ran."""
-    after = facts.tensor(Name(one.name))
-    sizes = [dim.size for dim in one.shape]
+    after = facts.tensor(Name(item.name))
+    sizes = [dim.size for dim in item.shape]
     if after is None or [dim.size for dim in after.shape] == sizes:
-        return one
-    return _fitted(replace(one, shape=after.shape))
+        return item
+    return _fitted(replace(item, shape=after.shape))
 
 
 def shrink_sizes(program: Program, facts: Facts) -> Iterator[Program]:
@@ -292,32 +292,32 @@ def shrink_sizes(program: Program, facts: Facts) -> Iterator[Program]:
             # Numbers in the program may be that size.
             yield with_value(resized, Literal(size), Literal(smaller.size))
     yield _with_dims(program, lambda dim: _plain_dim(dim) if dim.symbol else dim)
-    for place, one in enumerate(program.inputs):
-        for i, dim in enumerate(one.shape):
+    for place, item in enumerate(program.inputs):
+        for i, dim in enumerate(item.shape):
             for smaller in _smaller(dim):
-                yield _with(program, place, _with_dim(one, i, smaller))
+                yield _with(program, place, _with_dim(item, i, smaller))
 
 
-def _plain(one: Input) -> Input:
-    dtype = one.dtype if one.dtype in {"bool", "int64"} else "float32"
-    recipe = Recipe("normal") if dtype == "float32" else one.recipe
-    return replace(one, dtype=dtype, recipe=recipe, layout="contiguous", requires_grad=False)
+def _plain(item: Input) -> Input:
+    dtype = item.dtype if item.dtype in {"bool", "int64"} else "float32"
+    recipe = Recipe("normal") if dtype == "float32" else item.recipe
+    return replace(item, dtype=dtype, recipe=recipe, layout="contiguous", requires_grad=False)
 
 
-def _simpler_recipes(one: Input) -> Iterator[Recipe]:
-    count = math.prod(dim.size for dim in one.shape)
-    if one.dtype not in {"bool", "int64"}:
+def _simpler_recipes(item: Input) -> Iterator[Recipe]:
+    count = math.prod(dim.size for dim in item.shape)
+    if item.dtype not in {"bool", "int64"}:
         yield Recipe("normal")
-    if one.recipe.kind == "values" and one.dtype != "bool":
-        yield Recipe("index", (max(1, 1 + max((int(value) for value in one.recipe.args), default=0)),))
+    if item.recipe.kind == "values" and item.dtype != "bool":
+        yield Recipe("index", (max(1, 1 + max((int(value) for value in item.recipe.args), default=0)),))
     yield from (Recipe("ones"), Recipe("zeros"))
-    if one.dtype == "bool":
+    if item.dtype == "bool":
         yield from (Recipe("trues", (k,)) for k in dict.fromkeys((min(2, count), min(count, 3), count // 2, count)))
-    if one.recipe.kind == "index":
+    if item.recipe.kind == "index":
         yield from (Recipe("index", (n,)) for n in (1, 2, 3))
-    if one.recipe.kind == "sizes":
-        yield Recipe("sizes", (2,) * len(one.recipe.args))
-        yield Recipe("sizes", (3,) * len(one.recipe.args))
+    if item.recipe.kind == "sizes":
+        yield Recipe("sizes", (2,) * len(item.recipe.args))
+        yield Recipe("sizes", (3,) * len(item.recipe.args))
 
 
 def _smaller(dim: Dim) -> Iterator[Dim]:
@@ -332,16 +332,16 @@ def _plain_dim(dim: Dim) -> Dim:
     return Dim(DEFAULT_UNBACKED_SIZE, dim.symbol) if dim.symbol else Dim(min(dim.size, 2))
 
 
-def _with(program: Program, place: int, one: Input) -> Program:
-    return replace(program, inputs=(*program.inputs[:place], one, *program.inputs[place + 1 :]))
+def _with(program: Program, place: int, item: Input) -> Program:
+    return replace(program, inputs=(*program.inputs[:place], item, *program.inputs[place + 1 :]))
 
 
-def _with_dim(one: Input, place: int, dim: Dim) -> Input:
-    return _fitted(replace(one, shape=(*one.shape[:place], dim, *one.shape[place + 1 :])))
+def _with_dim(item: Input, place: int, dim: Dim) -> Input:
+    return _fitted(replace(item, shape=(*item.shape[:place], dim, *item.shape[place + 1 :])))
 
 
-def _without_dim(one: Input, axis: int) -> Input:
-    return _fitted(replace(one, shape=one.shape[:axis] + one.shape[axis + 1 :]))
+def _without_dim(item: Input, axis: int) -> Input:
+    return _fitted(replace(item, shape=item.shape[:axis] + item.shape[axis + 1 :]))
 
 
 def _with_dims(program: Program, change: Callable[[Dim], Dim]) -> Program:
@@ -366,20 +366,20 @@ def _with_axes(program: Program, rank: int) -> Iterator[Program]:
         yield deeply_mapped(program, moved)
 
 
-def _fitted(one: Input) -> Input:
+def _fitted(item: Input) -> Input:
     """The input with a recipe and a layout that its new shape and dtype allow."""
-    count, rank = math.prod(dim.size for dim in one.shape), len(one.shape)
-    layout = LAYOUTS[one.layout]
+    count, rank = math.prod(dim.size for dim in item.shape), len(item.shape)
+    layout = LAYOUTS[item.layout]
     if not layout.min_rank <= rank <= layout.max_rank:
-        one = replace(one, layout="contiguous")
-    args = one.recipe.args
-    match one.recipe.kind:
+        item = replace(item, layout="contiguous")
+    args = item.recipe.args
+    match item.recipe.kind:
         case "trues" | "distinct":
-            return replace(one, recipe=replace(one.recipe, args=(min(int(args[0]), count),)))
+            return replace(item, recipe=replace(item.recipe, args=(min(int(args[0]), count),)))
         case "values" | "sizes":
             listed = tuple(args[i % len(args)] if args else 0 for i in range(count))
-            return replace(one, recipe=replace(one.recipe, args=listed))
-        case "spd" if one.shape:
-            return replace(one, recipe=Recipe("spd", (one.shape[-1].size,)))
+            return replace(item, recipe=replace(item.recipe, args=listed))
+        case "spd" if item.shape:
+            return replace(item, recipe=Recipe("spd", (item.shape[-1].size,)))
         case _:
-            return one
+            return item

@@ -67,9 +67,9 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
         return ()
     values = [call for call in wrong if any(one.what != "strides" for one in call.differences)]
     call = (values or wrong)[0]
-    one = next((one for one in call.differences if one.what != "strides"), call.differences[0])
+    difference = next((one for one in call.differences if one.what != "strides"), call.differences[0])
     kind: Kind = "wrong-result" if values else "wrong-layout"
-    evidence = f"at size {call.size}: {one.what} of {one.where}: {one.how}"
+    evidence = f"at size {call.size}: {difference.what} of {difference.where}: {difference.how}"
     return (Failure(kind, seen.observation, evidence, call.size),)
 
 

@@ -104,9 +104,9 @@ def _in_calls(seen: Seen) -> Iterator[Failure]:
         ("missing-assertion", is_missing, lambda call: call.eager.error),
         ("lost-assertion", is_lost, lambda call: lost(seen, call)),
     )
-    for kind, applies, said in rows:
+    for kind, applies, evidence_of in rows:
         for call in islice(filter(applies, calls), 1):
-            yield Failure(kind, seen.observation, f"at size {call.size}: {said(call)}", call.size)
+            yield Failure(kind, seen.observation, f"at size {call.size}: {evidence_of(call)}", call.size)
 
 
 _ANY_SYMBOL = re.compile(r"[us]\d+")
@@ -124,9 +124,9 @@ def late(observation: Observation) -> Iterator[tuple[Form, str]]:
     for form in observation.forms:
         if form.name == "generated" and own:  # its messages are other ones
             continue
-        for one in form.assertions:
-            if one.after and one.message not in own:
-                yield form, one.condition
+        for assertion in form.assertions:
+            if assertion.after and assertion.message not in own:
+                yield form, assertion.condition
 
 
 def repeated(observation: Observation) -> Iterator[tuple[Form, str]]:
@@ -154,18 +154,18 @@ def hidden(observation: Observation) -> Iterator[tuple[Form, str]]:
                 break
 
 
-def same_condition(one: str, other: str) -> bool:
+def same_condition(first: str, second: str) -> bool:
     """Whether two conditions on the same single symbol are true for the same values.
 
     Comparisons change their truth next to their numbers only: these are tried.
     """
-    symbols = {*_ANY_SYMBOL.findall(one), *_ANY_SYMBOL.findall(other)}
+    symbols = {*_ANY_SYMBOL.findall(first), *_ANY_SYMBOL.findall(second)}
     if len(symbols) != 1:
         return False
     (symbol,) = symbols
-    numbers = {int(number) for text in (one, other) for number in _NUMBER.findall(text)}
+    numbers = {int(number) for text in (first, second) for number in _NUMBER.findall(text)}
     values = {number + step for number in numbers for step in (-1, 0, 1)} | {-1, 0, 1}
-    pairs = [(value_at(one, {symbol: value}), value_at(other, {symbol: value})) for value in values]
+    pairs = [(value_at(first, {symbol: value}), value_at(second, {symbol: value})) for value in values]
     return all(left is not None and left == right for left, right in pairs)
 
 

@@ -54,8 +54,10 @@ def judge(observations: Iterable[Observation]) -> tuple[Failure, ...]:
     ordered = sorted(observations, key=lambda observation: order.get(observation.stage, len(order)))
     eager = next((observation for observation in ordered if observation.stage == "eager"), None)
     expected = EXPECTED_AFTER.get(eager.outcome, frozenset()) if eager is not None else frozenset()
-    found = (_judged(one) for one in ordered if one.outcome not in expected or (one is eager and one.outcome != "fail"))
-    return tuple(failure for failure in found if failure is not None)
+    failures = (
+        _judged(one) for one in ordered if one.outcome not in expected or (one is eager and one.outcome != "fail")
+    )
+    return tuple(failure for failure in failures if failure is not None)
 
 
 def _judged(observation: Observation) -> Failure | None:
@@ -80,34 +82,34 @@ def _evidence(observation: Observation, kind: Kind, exception: ExceptionInfo) ->
     return f"{exception.name}: {first_line}" if exception.name else first_line
 
 
-def _needs(one: Classified) -> str:
-    raised, site = one.failure.observation.raised, _site(one)
+def _needs(classified: Classified) -> str:
+    raised, site = classified.failure.observation.raised, _site(classified)
     if raised is None:
         return f"{site} needs a value that depends on the data"
-    if one.signature.site == USER_SITE and one.cause != "user":
+    if classified.signature.site == USER_SITE and classified.cause != "user":
         site = "the binding"
     return f"{site} needs {question(raised.expression)}{WANTED.get(raised.method, '')}"
 
 
-def _refuses(one: Classified) -> str:
-    site = _site(one)
+def _refuses(classified: Classified) -> str:
+    site = _site(classified)
     refusing = "dynamo" if site in {torch_api.DYNAMO_FILES.path.rstrip("/"), str(USER_SITE)} else site
-    return f"{refusing} refuses: {shortened(one.signature.anchor)}"
+    return f"{refusing} refuses: {shortened(classified.signature.anchor)}"
 
 
-def _lacks_a_value(one: Classified) -> str:
-    site, exception = _site(one), decisive(one.failure.observation)[1]
+def _lacks_a_value(classified: Classified) -> str:
+    site, exception = _site(classified), decisive(classified.failure.observation)[1]
     overload = exception.message.strip().partition("\n")[0]
     named = re.fullmatch(r"[\w:]+\.[\w.]+", overload)
     if named is None:
-        return f"{site}: {shortened(one.signature.anchor)}"
-    said = NO_DATA.get(exception.name, "{op} cannot be run without data").format(op=overload)
+        return f"{site}: {shortened(classified.signature.anchor)}"
+    reason = NO_DATA.get(exception.name, "{op} cannot be run without data").format(op=overload)
     op = ".".join(overload.split(".")[:2]).replace(".", "::", 1)
-    return said if site == op or site == str(USER_SITE) else f"{site}: {said}"
+    return reason if site == op or site == str(USER_SITE) else f"{site}: {reason}"
 
 
-def _site(one: Classified) -> str:
-    return "the program" if one.cause == "user" else str(one.signature.site)
+def _site(classified: Classified) -> str:
+    return "the program" if classified.cause == "user" else str(classified.signature.site)
 
 
 def _row(

@@ -46,12 +46,12 @@ def counted(make: Callable[[], Prepared]) -> tuple[Growth, ...]:
     gets results of the one before in place of its inputs.
     """
     export(_repeated(make(), 1))  # imports, and fills torch's caches
-    found = _compared(make, {})
+    counts = _compared(make, {})
     carried = _carried(make())
     if carried:
         with suppress(Exception):  # code of the subject and of torch; judged by other stages
-            found += _compared(make, carried)
-    return found
+            counts += _compared(make, carried)
+    return counts
 
 
 def _compared(make: Callable[[], Prepared], carried: Carried) -> tuple[Growth, ...]:
@@ -70,10 +70,10 @@ def _by_caller(method: str, few: Counts, many: Counts, carried: Carried) -> list
 
 
 def _callers(stacks: Counter[Stack]) -> defaultdict[Stack, Counter[Stack]]:
-    found: defaultdict[Stack, Counter[Stack]] = defaultdict(Counter)
+    callers: defaultdict[Stack, Counter[Stack]] = defaultdict(Counter)
     for stack, number in stacks.items():
-        found[stack[-1:]][stack] += number
-    return found
+        callers[stack[-1:]][stack] += number
+    return callers
 
 
 def _counts(prepared: Prepared) -> Counts:
@@ -123,14 +123,14 @@ def _carried(prepared: Prepared) -> Carried:
 
 def _same_form(args: Sequence[Any], results: Sequence[Any]) -> Carried:
     free = [place for place, one in enumerate(results) if isinstance(one, torch.Tensor)]
-    found: dict[int, int] = {}
-    for place, one in enumerate(args):
-        fits = (at for at in free if isinstance(one, torch.Tensor) and _form(results[at]) == _form(one))
+    carried: dict[int, int] = {}
+    for place, argument in enumerate(args):
+        fits = (at for at in free if isinstance(argument, torch.Tensor) and _form(results[at]) == _form(argument))
         at = next(fits, None)
         if at is not None:
-            found[place] = at
+            carried[place] = at
             free.remove(at)
-    return found
+    return carried
 
 
 def _leaves(results: Any) -> list[Any]:

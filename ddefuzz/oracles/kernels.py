@@ -67,15 +67,15 @@ def kernels_in(text: str) -> Kernels:
 def worse_in(unbacked: Kernels, backed: Kernels) -> dict[str, str]:
     """In what the code for unbacked sizes is worse than that for backed sizes: kinds of findings, each with numbers."""
 
-    def more(one: dict[str, int], other: dict[str, int]) -> str:
-        return ", ".join(sorted(name for name in one if one[name] > other.get(name, 0)))
+    def more(calls: dict[str, int], others: dict[str, int]) -> str:
+        return ", ".join(sorted(name for name in calls if calls[name] > others.get(name, 0)))
 
-    found = {}
+    worse = {}
     if more(unbacked.fallback, backed.fallback):
-        found["falls-back"] = f"calls {more(unbacked.fallback, backed.fallback)}, not with backed sizes"
+        worse["falls-back"] = f"calls {more(unbacked.fallback, backed.fallback)}, not with backed sizes"
     if unbacked.number > backed.number:
         called = more(unbacked.called, backed.called)
-        found["more-kernels"] = f"{unbacked.number} calls of kernels, {backed.number} with backed sizes: {called}"
+        worse["more-kernels"] = f"{unbacked.number} calls of kernels, {backed.number} with backed sizes: {called}"
     if backed.vectorized and not unbacked.vectorized and unbacked.generated:
-        found["not-vectorized"] = f"no vectors, {backed.vectorized} lines with vectors with backed sizes"
-    return found
+        worse["not-vectorized"] = f"no vectors, {backed.vectorized} lines with vectors with backed sizes"
+    return worse

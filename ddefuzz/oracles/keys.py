@@ -349,14 +349,14 @@ def _needed(case: KeyCase) -> list[str]:
     return [*fake, *([_OWN_TENSOR] if "subclass" in kinds else [])]
 
 
-def _tensor(name: str, one: Drawn) -> str:
-    return Template(_WITHIN.get(one.kind, _PLAIN)).substitute(name=name, made=one.plain)
+def _tensor(name: str, spec: Drawn) -> str:
+    return Template(_WITHIN.get(spec.kind, _PLAIN)).substitute(name=name, made=spec.plain)
 
 
-def _unbacked(one: Drawn) -> str:
+def _unbacked(spec: Drawn) -> str:
     exact = "torch.empty_strided(made.shape, made.stride(), device='meta')"
-    made = exact if one.kind == "meta" else "made"
-    return Template(_UNBACKED).substitute(rank=len(one.sizes), sizes=repr(one.sizes), made=made)
+    made = exact if spec.kind == "meta" else "made"
+    return Template(_UNBACKED).substitute(rank=len(spec.sizes), sizes=repr(spec.sizes), made=made)
 
 
 KINDS: Mapping[Kind, KindRow] = {
@@ -459,13 +459,13 @@ def check_key(
 
 def _tried(pool: Pool, task: PropertyTask, timeout: float) -> Property:
     try:
-        found = pool.submit(try_property, task, timeout).result()
+        result = pool.submit(try_property, task, timeout).result()
     except InputError as error:
         return Property(task.name, "", 0, (), str(error))
-    if isinstance(found, Lost):
-        lost = lost_observation(Run(KeySubject(task.target), STAGE.name), found)
+    if isinstance(result, Lost):
+        lost = lost_observation(Run(KeySubject(task.target), STAGE.name), result)
         return Property(task.name, "", 0, (), lost.reason)
-    return found
+    return result
 
 
 def find_key(target: str) -> str:

@@ -42,10 +42,10 @@ def keyed_by(text: str, *, trust: bool) -> Keyed:
     case = parse_key(text, "<key>")
     function = key_function(case.function, case.options)
     place = defined(function.key, case.function)
-    found = violation(case.violates, function, case.tensors)
-    if found is None:
+    violated = violation(case.violates, function, case.tensors)
+    if violated is None:
         return Keyed(case.violates, place)
-    return Keyed(case.violates, place, found.why, found.part, found.tensors, found.keys, found.asked)
+    return Keyed(case.violates, place, violated.why, violated.part, violated.tensors, violated.keys, violated.asked)
 
 
 def smallest_case(text: str, shown: Callable[[str], bool]) -> tuple[str, int]:
@@ -74,8 +74,8 @@ def load_key(target: str) -> AnyKey:
     module = load_module(place)
     function = getattr(module, name, None)
     if not callable(function):
-        found = f"{type(function).__name__}" if hasattr(module, name) else "no such name"
-        raise InputError(f"{target}: found {found}, expected a function of one tensor that returns its key")
+        shown = f"{type(function).__name__}" if hasattr(module, name) else "no such name"
+        raise InputError(f"{target}: found {shown}, expected a function of one tensor that returns its key")
     made: AnyKey = function
     return made
 
@@ -98,8 +98,8 @@ def in_another_process(target: str, tensors: Sequence[Drawn]) -> list[str]:
     try:
         return msgspec.json.decode(ended.stdout.rpartition(MARK)[2] if not ended.returncode else b"", type=list[str])
     except msgspec.DecodeError as error:
-        said = " ".join(ended.stderr.decode(errors="replace").split())[-300:] or f"exit code {ended.returncode}"
-        raise InputError(f"{target}: keys could not be made in another process: {said}") from error
+        reason = " ".join(ended.stderr.decode(errors="replace").split())[-300:] or f"exit code {ended.returncode}"
+        raise InputError(f"{target}: keys could not be made in another process: {reason}") from error
 
 
 if __name__ == "__main__":

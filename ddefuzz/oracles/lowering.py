@@ -50,37 +50,37 @@ def run(task: Run) -> Observation:
     backed = Run(msgspec.structs.replace(task.subject, backed=True), task.stage)
     if not observing.prepare(task.subject).unbacked:
         return not_judged(task, "it has no unbacked dim that could be backed")
-    found: list[Kernels] = []
+    compiled: list[Kernels] = []
     code: list[str] = []
     observation = Observation(task.stage, task.semantics, "ok")
-    for one in (task,) if task.semantics.answers else (backed, task):
+    for version in (task,) if task.semantics.answers else (backed, task):
         code.clear()
-        observation = observing.observe_again("inductor", one, lambda capture: code.extend(capture.generated()))
+        observation = observing.observe_again("inductor", version, lambda capture: code.extend(capture.generated()))
         if observation.outcome != "ok" or not code:
             raised = observation.exceptions
-            said = raised[-1].message.partition("\n")[0] if raised else observation.reason
-            sizes = "backed" if one is backed else "unbacked"
-            return not_judged(task, f"inductor generates no code for {sizes} sizes: {said}")
-        found.append(kernels_in(code[0]))
-    return msgspec.structs.replace(observation, measured=measured(Lowered(found[-1], *found[:-1])))
+            reason = raised[-1].message.partition("\n")[0] if raised else observation.reason
+            sizes = "backed" if version is backed else "unbacked"
+            return not_judged(task, f"inductor generates no code for {sizes} sizes: {reason}")
+        compiled.append(kernels_in(code[0]))
+    return msgspec.structs.replace(observation, measured=measured(Lowered(compiled[-1], *compiled[:-1])))
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
     """Report the first way in which the code for unbacked sizes is worse."""
     lowered = seen.observation.measurement(Lowered)
-    found = worse_in(lowered.unbacked, lowered.backed) if lowered is not None and lowered.backed is not None else {}
-    return tuple(Failure(kind, seen.observation, evidence) for kind, evidence in found.items())[:1]
+    worse = worse_in(lowered.unbacked, lowered.backed) if lowered is not None and lowered.backed is not None else {}
+    return tuple(Failure(kind, seen.observation, evidence) for kind, evidence in worse.items())[:1]
 
 
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     """The undecided guard that decided: with its other answer, inductor's code is not worse any more. Those of inductor
     itself are tried first. Without one, the site is the first kernel that only the code for unbacked sizes calls.
     """
-    found = measured_in(failure, Lowered)
-    backed = found.backed
+    lowered = measured_in(failure, Lowered)
+    backed = lowered.backed
     if backed is None:
         return unknown(seen)
-    only = sorted(set(found.unbacked.called) - set(backed.called))
+    only = sorted(set(lowered.unbacked.called) - set(backed.called))
     of_kernel = Located(Site("op", None, only[0]), None, failure.kind) if only else unknown(seen)
     if not seen.text:
         return of_kernel

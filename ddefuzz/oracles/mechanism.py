@@ -55,8 +55,8 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
         return ()
     call, again = next((pair for pair in pairs if "values" in map(wrong, pair)), pairs[0])
     kind: Kind = "diverged" if "values" in (wrong(call), wrong(again)) else "changed"
-    one, two = SAID[wrong(call)], SAID[wrong(again)]
-    evidence = f"at size {call.size}: {one} with explicit, {two} with {other.semantics.mechanism} semantics"
+    ours, theirs = SAID[wrong(call)], SAID[wrong(again)]
+    evidence = f"at size {call.size}: {ours} with explicit, {theirs} with {other.semantics.mechanism} semantics"
     return (Failure(kind, explicit, evidence, call.size, other),)
 
 

@@ -114,10 +114,10 @@ class OwnStage(NamedTuple):
 
 def measured_in(failure: Failure, record: type[Record]) -> Record:
     """What the oracle's stage measured. Raises `InputError` if the failure, which a finding stores, lacks it."""
-    found = failure.observation.measurement(record)
-    if found is None:
+    measurement = failure.observation.measurement(record)
+    if measurement is None:
         raise InputError("found no measurement in its stored failure, expected that of a stage of its oracle")
-    return found
+    return measurement
 
 
 def only_differing(failure: Failure) -> Failure:
@@ -160,9 +160,9 @@ class Oracle(NamedTuple):
 
 def attributed(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
     """A failure that an oracle reports, with its site and cause, and the signature that the rules give it."""
-    found = _classified(oracle, failure, seen, runner)
-    signature = current().applied(found.signature, failure)
-    return found if signature == found.signature else msgspec.structs.replace(found, signature=signature)
+    classified = _classified(oracle, failure, seen, runner)
+    signature = current().applied(classified.signature, failure)
+    return classified if signature == classified.signature else msgspec.structs.replace(classified, signature=signature)
 
 
 def _classified(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:

@@ -177,16 +177,16 @@ def judge_program(
         subject = ProgramSubject(text)
         example: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
         calls = calls_in(stage, subject, oracles, called) or example
-        for one in semantics:
-            run = Run(subject, stage, one, graph=compare, calls=calls)
+        for chosen in semantics:
+            run = Run(subject, stage, chosen, graph=compare, calls=calls)
             (seen,) = look(run, safe(runner), (SIZE_OBLIVIOUS,) if compare else (), sampled=sampled)
             failures = classified(seen, runner, oracles)
-            compared = compare and one.mechanism == "explicit"
-            said: Verdict | Literal[""] = ""
+            compared = compare and chosen.mechanism == "explicit"
+            verdict_of_run: Verdict | Literal[""] = ""
             if compared and (seen.second is not None or not needs_second_run(seen.observation)):
                 with guarded(stage), guarded("the verdict"):
-                    said = verdict(seen.observation, seen.second)
-            judged.append(Judged(seen.observation, seen.second, said, failures))
+                    verdict_of_run = verdict(seen.observation, seen.second)
+            judged.append(Judged(seen.observation, seen.second, verdict_of_run, failures))
     return tuple(judged)
 
 
@@ -238,8 +238,8 @@ def judge_run(trial: Trial) -> Tried:
 
 def tried_of(observation: Observation) -> Tried:
     """Judge an observation without calls, such as that of a lost worker."""
-    found = list[Classified]()
+    failures = list[Classified]()
     for failure in capture.judge([observation]):
         with guarded(observation.stage), guarded(failure.kind):
-            found.append(classify(failure))
-    return Tried(observation, tuple(found))
+            failures.append(classify(failure))
+    return Tried(observation, tuple(failures))

@@ -118,9 +118,9 @@ def locate(failure: Failure, seen: Seen, _runner: Runner) -> Located:
     repeated = measured_in(failure, Repeated)
     if repeated.failed is None:
         return unknown(seen)
-    found, frame = site(as_raised(repeated.failed))
-    in_torch = found.language == "Python" and is_framework(frame)
-    return Located(found, frame, short_anchor(frame) if in_torch else expression_shape(repeated.guard))
+    place, frame = site(as_raised(repeated.failed))
+    in_torch = place.language == "Python" and is_framework(frame)
+    return Located(place, frame, short_anchor(frame) if in_torch else expression_shape(repeated.guard))
 
 
 def as_raised(constraint: Constraint) -> Raised:
@@ -151,8 +151,8 @@ def cause(failure: Failure) -> Cause:
     repeated = measured_in(failure, Repeated)
     if repeated.failed is None:
         return "unclassified"
-    found, _ = site(as_raised(repeated.failed))
-    if found == USER_SITE:
+    place, _ = site(as_raised(repeated.failed))
+    if place == USER_SITE:
         return "user"
     return "int-required" if repeated.failed.method in NUMBER_METHODS else "avoidable"
 

@@ -219,9 +219,9 @@ def _culprit(
         values = dict(zip(names, calls[at], strict=False))
         for earlier in reversed([one for one in compiled if one < at and keys[one] == keys[at]]):
             of_graph = [one for one in notes.guards if one.call == earlier]
-            found = next((one for one in of_graph if _is_false(one, values)), None)
-            if found is not None:
-                return found
+            guard = next((one for one in of_graph if _is_false(one, values)), None)
+            if guard is not None:
+                return guard
     return None
 
 
@@ -270,8 +270,8 @@ Sized: TypeAlias = tuple[CallSize, Callable[[], Prepared]]
 def at_sizes(subject: Subject, sizes: Iterable[CallSize]) -> list[Sized]:
     """The subject at each size that its inputs can have. The sizes of user code must be numbers."""
     if isinstance(subject, ProgramSubject):
-        found = ((size, resized(subject, size)) for size in sizes)
-        return [(size, partial(prepare, at)) for size, at in found if at is not None]
+        subjects = ((size, resized(subject, size)) for size in sizes)
+        return [(size, partial(prepare, at)) for size, at in subjects if at is not None]
     return [(size, partial(_with_size, subject, int(size))) for size in sizes]
 
 

@@ -59,8 +59,8 @@ def _symbolizer(pool: Pool) -> Iterator[Check]:
     for name, line in SYMBOLIZED:
         seen = pool.observe(Run(ProgramSubject(CHUNK.replace("return torch.chunk(x, 2)", line)), "export"), _SECONDS)
         native = seen.raised.native if seen.raised is not None else ()
-        found = any(frame.function.startswith(f"{name}(") for frame in native)
-        yield Check(f"symbolizer names {name}", found, "named" if found else _told(seen))
+        is_named = any(frame.function.startswith(f"{name}(") for frame in native)
+        yield Check(f"symbolizer names {name}", is_named, "named" if is_named else _told(seen))
 
 
 def _planted(pool: Pool) -> Iterator[Check]:
@@ -277,5 +277,5 @@ def _seen(observation: Observation) -> str:
     failures = judge([observation])
     if not failures:
         return f"{observation.outcome} {observation.reason}".rstrip()
-    found = classify(failures[0])
-    return _described(found.signature.kind, str(found.signature.site), found.cause)
+    classified = classify(failures[0])
+    return _described(classified.signature.kind, str(classified.signature.site), classified.cause)

@@ -91,8 +91,10 @@ def reads_strides_of_nothing(seen: Seen, call: Call) -> bool:
 def answered_falsely(observation: Observation, call: Call) -> tuple[tuple[Guard, bool], ...]:
     """The guards whose fallback was not the true value in a call, each with the true value."""
     symbols = dict(call.symbols)
-    found = ((guard, value_at(guard.expression, symbols)) for guard in observation.guards)
-    return tuple((guard, bool(truth)) for guard, truth in found if truth is not None and bool(truth) != guard.fallback)
+    answers = ((guard, value_at(guard.expression, symbols)) for guard in observation.guards)
+    return tuple(
+        (guard, bool(truth)) for guard, truth in answers if truth is not None and bool(truth) != guard.fallback
+    )
 
 
 def most_suspect(seen: Seen, call: Call, shows: Shows) -> tuple[tuple[Guard, bool], ...]:
@@ -104,9 +106,9 @@ def most_suspect(seen: Seen, call: Call, shows: Shows) -> tuple[tuple[Guard, boo
     """
     explained: Counter[tuple[Place, str]] = Counter()
     harmless: Counter[tuple[Place, str]] = Counter()
-    for one in seen.observation.calls:
-        counted = explained if shows(seen, one) else harmless
-        counted.update({(guard.place, guard.expression) for guard, _ in answered_falsely(seen.observation, one)})
+    for other in seen.observation.calls:
+        counted = explained if shows(seen, other) else harmless
+        counted.update({(guard.place, guard.expression) for guard, _ in answered_falsely(seen.observation, other)})
     suspects = answered_falsely(seen.observation, call)[::-1]
 
     def rank(suspect: tuple[Guard, bool]) -> tuple[int, int]:
@@ -218,8 +220,8 @@ def fewest(suspects: tuple[Suspect, ...], is_enough: Callable[[tuple[Suspect, ..
     if len(suspects) < 2 or not is_enough(suspects):
         return ()
     needed = suspects
-    for one in suspects:
-        fewer = tuple(other for other in needed if other is not one)
+    for suspect in suspects:
+        fewer = tuple(other for other in needed if other is not suspect)
         if fewer and is_enough(fewer):
             needed = fewer
     return needed
@@ -275,11 +277,11 @@ def at_maker(constraint: Constraint) -> Located:
     text = constraint.text.replace(" = ", " == ")
     site, frame = python_site(constraint.python, constraint.traced)
     if constraint.place.language == "C++":
-        said = f"in {site.function}" if site.function else relation(text)
+        what = f"in {site.function}" if site.function else relation(text)
         frame = Frame(constraint.place.file, constraint.place.line, "")
-        return Located(Site("C++", None, frame.file), frame, f"{constraint.kind} {said}")
-    said = short_anchor(frame) if is_framework(frame) else expression_shape(text)
-    return Located(site, frame, f"{constraint.kind} {said}")
+        return Located(Site("C++", None, frame.file), frame, f"{constraint.kind} {what}")
+    what = short_anchor(frame) if is_framework(frame) else expression_shape(text)
+    return Located(site, frame, f"{constraint.kind} {what}")
 
 
 def at_inference(constraint: Constraint) -> Located:
@@ -339,8 +341,8 @@ def _refuses_alike(observation: Observation, call: Call) -> bool:
     """Whether the capture itself raises what eager raised in a call. With the true value of a guard it may meet the
     error while it traces. A shape is a list for dynamo, so that its message begins otherwise.
     """
-    said = call.eager.error.partition(": ")[2].removeprefix("tuple ")
-    return bool(said) and any(said in exception.message for exception in observation.exceptions)
+    message = call.eager.error.partition(": ")[2].removeprefix("tuple ")
+    return bool(message) and any(message in exception.message for exception in observation.exceptions)
 
 
 _RESULT = re.compile(r"result(?:\[(\d+)\])?")

@@ -111,10 +111,10 @@ def classified(seen: Seen, runner: Runner, names: Iterable[str] = NAMES) -> tupl
 
     An exception of ddefuzz in one of them is noted, and leaves the failures of the others.
     """
-    stage, found = seen.observation.stage, list[Classified]()
+    stage, failures = seen.observation.stage, list[Classified]()
     for oracle in (one for one in ORACLES if one.name in set(names) and one.is_for(stage)):
         with guarded(stage), guarded(f"the oracle {oracle.name}"):
             for failure in oracle.judge(seen):
                 with guarded(failure.kind):
-                    found.append(attributed(oracle, failure, seen, runner))
-    return tuple(found)
+                    failures.append(attributed(oracle, failure, seen, runner))
+    return tuple(failures)

@@ -45,10 +45,10 @@ def accepted(call: Call) -> bool:
 
 def is_refused_example(message: str, program: Program) -> bool:
     """Whether dynamo refuses the example itself by that rule, before the captured program runs."""
-    found = _GUARD_OF_DYNAMO.search(message)
-    if found is None:
+    match = _GUARD_OF_DYNAMO.search(message)
+    if match is None:
         return False
-    places = [(int(arg), int(dim)) for arg, dim in (found.groups()[:2], found.groups()[2:])]
+    places = [(int(arg), int(dim)) for arg, dim in (match.groups()[:2], match.groups()[2:])]
     if any(arg >= len(program.inputs) or dim >= len(program.inputs[arg].shape) for arg, dim in places):
         return False
     dims = [program.inputs[arg].shape[dim] for arg, dim in places]

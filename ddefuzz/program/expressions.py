@@ -292,8 +292,8 @@ def read_expression(node: ast.expr, scope: Scope) -> Expr:
 
 def refuse(node: ast.AST, path: str, expected: str) -> NoReturn:
     """Raise the ProgramError with the position and the source of `node`."""
-    found = " ".join(ast.unparse(node).split())
-    shown = found if len(found) <= 60 else f"{found[:57]}..."
+    text = " ".join(ast.unparse(node).split())
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
     raise ProgramError(path, getattr(node, "lineno", 1), repr(shown), expected)
 
 

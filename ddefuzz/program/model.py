@@ -251,9 +251,9 @@ def expressions(program: Program) -> Iterator[Expr]:
 
 def functions_in(program: Program) -> tuple[str, ...]:
     """The catalogue functions that the program calls, in order of first use."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for expr in expressions(program):
         for node in walk(expr):
             if isinstance(node, Call):
-                found.setdefault(node.function)
-    return tuple(found)
+                names.setdefault(node.function)
+    return tuple(names)

@@ -15,11 +15,11 @@ def seen(errors: list[BaseException], expected: dict[str, str]) -> dict[str, str
     title = message.strip().partition("\n")[0]
     known = lasting(expected["message"])  # a later torch may say more after it
     is_same = lasting(title)[: len(known) or None] == known
-    found = {"message": expected["message"] if is_same else title[:200]}
+    facts = {"message": expected["message"] if is_same else title[:200]}
     if "op" in expected:
         named = any(re.search(rf"\b{re.escape(expected['op'])}\b", str(error)) for error in errors)
-        found["op"] = expected["op"] if named else "another"
-    return found
+        facts["op"] = expected["op"] if named else "another"
+    return facts
 
 
 def lasting(text: str) -> list[str]:

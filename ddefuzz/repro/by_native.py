@@ -20,13 +20,13 @@ def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[
     """
     expression = expression_of(errors[-1])
     known = expected.get("evaluated", expression)
-    found = {"evaluated": known if question(expression) == question(known) else expression}
+    facts = {"evaluated": known if question(expression) == question(known) else expression}
     for name in (name for error in reversed(errors) for name in native_functions(str(error))):
         if re.search(rf"(^|[\s*&]){re.escape(expected['function'])}$", name):
-            return {"function": expected["function"], **found}
+            return {"function": expected["function"], **facts}
         if name in UNNAMED or not any(re.search(rf"(^|[\s*&]){re.escape(prefix)}", name) for prefix in internal):
-            return {"function": name, **found}
-    return {"function": "none in C++", **found}
+            return {"function": name, **facts}
+    return {"function": "none in C++", **facts}
 
 
 def expression_of(error: BaseException) -> str:

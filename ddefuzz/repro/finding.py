@@ -121,8 +121,8 @@ def _problem(finding: Finding) -> str:
     if _is_failed_capture(finding):
         return f"Capturing this program fails in {stages}:"
     meaning = row_of(finding.kind).meaning
-    said = meaning if meaning.startswith("torch.") else meaning[:1].upper() + meaning[1:]
-    return f"{said} (seen in {stages}):"
+    text = meaning if meaning.startswith("torch.") else meaning[:1].upper() + meaning[1:]
+    return f"{text} (seen in {stages}):"
 
 
 def _blame(finding: Finding, site: str) -> str:
@@ -130,13 +130,13 @@ def _blame(finding: Finding, site: str) -> str:
     title, failure = row_of(finding.kind).title, finding.evidence
     if failure is None or not isinstance(title, str):
         return f"The call site is {site}."
-    said = title.format(
+    text = title.format(
         site=site,
         anchor=markdown_text(finding.anchor),
         stage=markdown_text(failure.observation.stage),
         evidence=markdown_text(failure.evidence),
     )
-    return f"{said.rstrip('.')}."
+    return f"{text.rstrip('.')}."
 
 
 def _snippet(finding: Finding) -> str:
@@ -164,12 +164,12 @@ def _experiment(finding: Finding) -> list[str]:
     proof = next((one for one in PROOFS if answers is not None and one.verdict == answers.verdict), None)
     if answers is None or proof is None:
         return []
-    said = f"An experiment gave this guard each answer: {proof.why}."
+    sentence = f"An experiment gave this guard each answer: {proof.why}."
     patch = answers.patch
     return (
-        [said]
+        [sentence]
         if patch is None
-        else [said, f"With {markdown_code(patch.code)} there, of the programs with this failure: {patch.kept}."]
+        else [sentence, f"With {markdown_code(patch.code)} there, of the programs with this failure: {patch.kept}."]
     )
 
 

@@ -98,8 +98,8 @@ class Forked:
         server.write_text(SERVER.read_text(encoding="utf-8"), encoding="utf-8")
         self._servers = [_Server(python, server, seconds) for _ in range(jobs)]
         self._free: queue.SimpleQueue[_Server] = queue.SimpleQueue()
-        for one in self._servers:
-            self._free.put(one)
+        for process in self._servers:
+            self._free.put(process)
 
     def run(self, path: Path) -> Ended | None:
         """Run a script to its end. None after `stop`. Raises `UnsupportedError` if the kept process has ended."""
@@ -275,8 +275,8 @@ def torch_of(python: str) -> str:
         what = "one that does not answer" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
         raise InputError(f"--python {python}: {what}, expected a Python interpreter that has torch") from error
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise UnsupportedError(f"--python {python}: {said}, expected a Python interpreter that has torch")
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise UnsupportedError(f"--python {python}: {reason}, expected a Python interpreter that has torch")
     return done.stdout.strip().rpartition("\n")[2]
 
 
@@ -301,8 +301,8 @@ def run_scripts(
         path = located(python)
         processes = Forked(path, place, jobs, seconds) if forked else Cold(path, place, seconds)
 
-        def result_of(one: Finding | Written) -> ScriptResult:
-            written = one if isinstance(one, Written) else _written(one)
+        def result_of(given: Finding | Written) -> ScriptResult:
+            written = given if isinstance(given, Written) else _written(given)
             with guarded(written.name) as guard:
                 result = _result_of(written, processes, place, seconds, trust)
             if guard.error is not None:
@@ -351,14 +351,14 @@ def _status_of_loss(written: Written, outcome: Outcome, errors: str) -> ScriptSt
 def _result(written: Written, code: int, output: str, errors: str) -> ScriptResult:
     lines = output.strip().splitlines()
     try:
-        said = msgspec.json.decode(lines[-1] if lines else "", type=_Said)
+        printed = msgspec.json.decode(lines[-1] if lines else "", type=_Said)
     except msgspec.DecodeError:
         if code < 0:
             status = _status_of_loss(written, "crash", errors)
             return ScriptResult(written.name, status, reason=f"died of {signal.Signals(-code).name}")
         last = (errors.strip().splitlines() or [f"exit code {code}"])[-1]
         return ScriptResult(written.name, "not judged", reason=last)
-    return ScriptResult(written.name, said.verdict, said.torch, said.stage, said.expected, said.seen)
+    return ScriptResult(written.name, printed.verdict, printed.torch, printed.stage, printed.expected, printed.seen)
 
 
 STATUSES: Final[tuple[ScriptStatus, ...]] = get_args(ScriptStatus)

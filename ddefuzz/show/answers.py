@@ -62,21 +62,21 @@ def document(done: Iterable[Answered]) -> str:
     rows: list[dict[str, Any]] = []
     verdicts = []
     for name, result, _ in done:
-        found = result.experiment
+        experiment = result.experiment
         rows += [
             {"target": name, "program": one.name, **msgspec.to_builtins(row)}
-            for one in found.programs
+            for one in experiment.programs
             for row in one.rows
         ]
         verdicts.append(
             {
                 "target": name,
-                "stage": found.stage,
-                "site": msgspec.to_builtins(found.site),
-                "expression": found.expression,
-                "programs": len(found.programs),
-                "tallies": [_whole(tally) for tally in found.tallies],
-                "verdict": found.verdict,
+                "stage": experiment.stage,
+                "site": msgspec.to_builtins(experiment.site),
+                "expression": experiment.expression,
+                "programs": len(experiment.programs),
+                "tallies": [_whole(tally) for tally in experiment.tallies],
+                "verdict": experiment.verdict,
                 **({} if result.patches is None else {"patch": _patch(result.patches)}),
             }
         )
@@ -92,14 +92,14 @@ def _patch(patches: TriedPatches) -> dict[str, Any]:
     refused = [msgspec.to_builtins(one) for one in patches.refused]
     if patches.best is None:
         return {"diff": None, "refused": refused}
-    found = patches.best.evidence
+    evidence = patches.best.evidence
     return {
         "diff": patches.best.patch.diff,
-        "form": found.form,
-        "code": found.code,
-        "right": found.is_right,
-        "kept": _whole(found.kept),
-        "samples": _whole(found.samples),
+        "form": evidence.form,
+        "code": evidence.code,
+        "right": evidence.is_right,
+        "kept": _whole(evidence.kept),
+        "samples": _whole(evidence.samples),
         "refused": refused,
     }
 
@@ -133,10 +133,12 @@ def answers_view(done: Sequence[Answered], call: Invocation) -> Iterator[Block]:
     yield Commands(tuple(steps[:5]))
 
 
-def _other_guards(one: Answered, call: Invocation) -> str:
+def _other_guards(answered: Answered, call: Invocation) -> str:
     """The command that lists the guards after the one that was answered."""
-    file = f"{one.name}.py" if one.is_finding else one.name
-    minimal = f"{call.command('findings', 'show', one.name, '--minimal')} > {file} && " if one.is_finding else ""
+    file = f"{answered.name}.py" if answered.is_finding else answered.name
+    minimal = (
+        f"{call.command('findings', 'show', answered.name, '--minimal')} > {file} && " if answered.is_finding else ""
+    )
     return f"{minimal}{call.command('check', file, with_db=False)}  # lists the guards that follow"
 
 
@@ -148,12 +150,12 @@ def _details(result: GuardResult) -> dict[tuple[str, str], str]:
 
 def verdict(result: GuardResult) -> str:
     """The verdict, and what it leaves open."""
-    found = result.experiment
-    if found.verdict in NOTHING_TO_ANSWER:
-        return f"{found.verdict}: nothing to answer, because {NOTHING_TO_ANSWER[found.verdict]}"
-    right = {one.answer for one in found.tallies if one.is_right and not one.clause}
+    experiment = result.experiment
+    if experiment.verdict in NOTHING_TO_ANSWER:
+        return f"{experiment.verdict}: nothing to answer, because {NOTHING_TO_ANSWER[experiment.verdict]}"
+    right = {one.answer for one in experiment.tallies if one.is_right and not one.clause}
     both = " (False and True both agree)" if {"False", "True"} <= right else ""
-    return f"{found.verdict}{both}"
+    return f"{experiment.verdict}{both}"
 
 
 def _detail(row: AnswerRow) -> str:
@@ -169,10 +171,12 @@ def _patch_blocks(patches: TriedPatches | None) -> Iterator[Block]:
         refused = "; ".join(f"{one.form}: {one.why}" for one in patches.refused)
         yield Paragraph(f"patch: none ({refused or 'the code there has no form that decides'})")
         return
-    found = patches.best.evidence
-    yield Paragraph(f"patch: {found.form}{'' if found.is_right else ' (not right for all)'}, tried in memory only")
+    evidence = patches.best.evidence
+    yield Paragraph(
+        f"patch: {evidence.form}{'' if evidence.is_right else ' (not right for all)'}, tried in memory only"
+    )
     yield Code(patches.best.patch.diff, "diff")
-    yield Items(scores(found))
+    yield Items(scores(evidence))
 
 
 def answered(findings: Iterable[Finding]) -> list[tuple[Finding, Answers]]:
@@ -192,11 +196,11 @@ def summary_lines(findings: Sequence[Finding]) -> list[str]:
     done = answered(findings)
     tried = [found.patch for _, found in done if found.patch is not None]
     verdicts = Counter(found.verdict for _, found in done)
-    said = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common())
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common())
     return [
         f"{len(done)} of {counted(len(findings), 'finding')} of kind dde have answers, on torch "
         f"{', '.join(sorted({found.torch for _, found in done})) or 'none'}",
-        f"verdicts: {said or 'none'}",
+        f"verdicts: {counts or 'none'}",
         f"{len(tried)} patches of Python proposed; nothing differs with {sum(one.is_right for one in tried)}",
     ]
 
@@ -270,7 +274,7 @@ def _verdicts(findings: Sequence[Finding]) -> Table:
     return table(("verdict", "findings", *causes), rows, right=("findings", *causes))
 
 
-def _form(found: Answers) -> str:
-    if found.patch is None:
+def _form(answers: Answers) -> str:
+    if answers.patch is None:
         return ""
-    return found.patch.form if found.patch.is_right else f"{found.patch.form}, and something differs"
+    return answers.patch.form if answers.patch.is_right else f"{answers.patch.form}, and something differs"

@@ -75,8 +75,8 @@ def similar(finding: Finding, others: Iterable[FindingSummary]) -> Sequence[Find
         same_file = site.module is not None and site.module == finding.site.module
         return 2 * (site == finding.site) + (same_file and anchor == finding.anchor)
 
-    found = [other for other in others if other.id != finding.id and shared(other)]
-    return sorted(found, key=lambda other: (-shared(other), other.id))[:MOST_SIMILAR]
+    near = [other for other in others if other.id != finding.id and shared(other)]
+    return sorted(near, key=lambda other: (-shared(other), other.id))[:MOST_SIMILAR]
 
 
 MARK = "→"
@@ -126,8 +126,8 @@ VERDICTS: MappingProxyType[Verdict, str] = MappingProxyType(
 
 def verdicts_line(shown: Iterable[str | None]) -> str:
     """The meaning of the verdicts on a page, except `ok`."""
-    said = set(shown) - {"ok"}
-    return "; ".join(f"{name}: {meaning}" for name, meaning in VERDICTS.items() if name in said)
+    names = set(shown) - {"ok"}
+    return "; ".join(f"{name}: {meaning}" for name, meaning in VERDICTS.items() if name in names)
 
 
 def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
@@ -190,23 +190,23 @@ def _calls(finding: Finding) -> Iterator[str]:
 def _undecided(finding: Finding) -> str:
     """The guard that failed, as people and as torch write it. Symbols are those of one program, so it is named."""
     expression, plain_form = finding.expression, question(finding.expression)
-    said = expression if plain_form == expression else f"{plain_form} (torch prints {expression})"
+    text = expression if plain_form == expression else f"{plain_form} (torch prints {expression})"
     if not expression or finding.shown is not None or finding.original is None:
-        return said
-    return f"{said}, in the program that it was found with"
+        return text
+    return f"{text}, in the program that it was found with"
 
 
 def _depends_on_data(finding: Finding) -> str:
     """The results of the control runs, and what follows from them."""
-    said = {True: "yes", False: "no", None: "not known"}[finding.data_dependent]
+    text = {True: "yes", False: "no", None: "not known"}[finding.data_dependent]
     if finding.control is None:
-        return said if finding.data_dependent is not None else ""
+        return text if finding.data_dependent is not None else ""
     if finding.data_dependent and "fails" in (finding.control.static, finding.control.backed):
-        said = "yes, as torch's message says"
+        text = "yes, as torch's message says"
     words = {"fails": "fails in the same way", "not judged": "was not judged"}
     static, backed = (words.get(outcome, outcome) for outcome in (finding.control.static, finding.control.backed))
     again = "" if static == backed else f"{backed} "
-    return f"{said}: it {static} with static sizes and {again}with backed dynamic sizes"
+    return f"{text}: it {static} with static sizes and {again}with backed dynamic sizes"
 
 
 def _confirmed(finding: Finding) -> str:

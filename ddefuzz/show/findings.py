@@ -253,12 +253,12 @@ def _site_line(finding: Finding) -> int:
 
 def findings_report(findings: Iterable[Finding], torch: str, is_failed: Callable[[Finding], bool]) -> Report:
     """Findings of a database. Some count against the run, all others are known."""
-    found = tuple(findings)
-    documents = tuple(as_document(finding) for finding in found)
+    listed = tuple(findings)
+    documents = tuple(as_document(finding) for finding in listed)
     return Report(
-        title=f"ddefuzz: {counted(len(found), 'finding')}",
+        title=f"ddefuzz: {counted(len(listed), 'finding')}",
         torch=torch,
-        results=tuple(result_of(one, "failed" if is_failed(one) else "known") for one in found),
+        results=tuple(result_of(one, "failed" if is_failed(one) else "known") for one in listed),
         document=documents,
         records=documents,
     )

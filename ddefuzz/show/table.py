@@ -58,8 +58,8 @@ def _invocation(report: Report) -> dict[str, Any]:
         {"level": "error", "message": {"text": f"{one.title}: {one.message}"}, "descriptor": {"id": one.rule}}
         for one in report.of("error")
     ]
-    found = {"commandLine": report.command, "executionSuccessful": not errors}
-    return found | ({"toolExecutionNotifications": errors} if errors else {})
+    invocation = {"commandLine": report.command, "executionSuccessful": not errors}
+    return invocation | ({"toolExecutionNotifications": errors} if errors else {})
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

@@ -157,8 +157,8 @@ def census_of(
     causes: Counter[str] = Counter()
     for row in rows:
         for site in row.sites:
-            said = site.cause
-            groups.setdefault((said.kind, said.site, said.anchor, said.cause), []).append(row.op)
+            cause = site.cause
+            groups.setdefault((cause.kind, cause.site, cause.anchor, cause.cause), []).append(row.op)
         causes.update({site.cause.cause for site in row.sites})
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     return BreakCensus(

@@ -153,7 +153,7 @@ def compared(
     )
 
 
-def _why_not(one: OpResult, test: UpstreamResult | None) -> tuple[str, str] | None:
+def _why_not(result: OpResult, test: UpstreamResult | None) -> tuple[str, str] | None:
     """Why an entry of upstream's list has no data-dependent error in the census, and the evidence; None if unknown."""
     if test is None or test.outcome == "lost":
         return None
@@ -163,13 +163,13 @@ def _why_not(one: OpResult, test: UpstreamResult | None) -> tuple[str, str] | No
         return "nothing to try: no sample has a dim of 2 or more", "0 samples with a dim to mark"
     if test.kind == "dde":
         return "only under compile(eager), with upstream's sample", test.signature
-    fails_here = f"; here {one.explicit} at {one.failures[0].signature.site}" if one.failures else ""
+    fails_here = f"; here {result.explicit} at {result.failures[0].signature.site}" if result.failures else ""
     return "fails for another reason than a data-dependent error", f"{test.signature}: {test.message}{fails_here}"
 
 
-def _why_here(one: OpResult, test: UpstreamResult | None, *, skipped: bool) -> tuple[str, str]:
+def _why_here(result: OpResult, test: UpstreamResult | None, *, skipped: bool) -> tuple[str, str]:
     """Why an op that fails here is not on upstream's list, and the failure."""
-    failed = next(failed for failed in one.failures if failed.signature.kind == "dde")
+    failed = next(failed for failed in result.failures if failed.signature.kind == "dde")
     evidence = f"{failed.signature.site} [{failed.signature.anchor}]"
     if skipped:
         return "upstream skips it", evidence

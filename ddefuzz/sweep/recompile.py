@@ -225,17 +225,17 @@ def recompiles(
 def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, Recompiled]:
     if keep is None or not is_file(keep):
         return {}
-    found: dict[str, Recompiled] = {}
+    kept: dict[str, Recompiled] = {}
     for number, line in enumerate(read_text(keep).splitlines(), 1):
         try:
-            one = msgspec.json.decode(line, type=StoredResult)
+            stored = msgspec.json.decode(line, type=StoredResult)
         except msgspec.DecodeError as error:
             raise InputError(
                 f"{keep}:{number}: found {error}, expected a line of `ddefuzz recompiles --keep`"
             ) from error
-        if (one.torch, one.task) == (torch, msgspec.structs.replace(asked, op=one.task.op)):
-            found[one.result.op] = one.result
-    return found
+        if (stored.torch, stored.task) == (torch, msgspec.structs.replace(asked, op=stored.task.op)):
+            kept[stored.result.op] = stored.result
+    return kept
 
 
 def mode_of(row: SequenceCount) -> str:
@@ -257,10 +257,10 @@ FORM_TITLES: Final[dict[Form, str]] = {
 """What a line says of a form after the op."""
 
 
-def recompiles_view(found: Recompilations) -> Iterator[Block]:
+def recompiles_view(result: Recompilations) -> Iterator[Block]:
     """The page: how it is counted, the groups, then every op, then what was not counted."""
-    above = {row.op for row in found.rows if row.is_above and row.out}
-    with_out = {row.op for row in found.rows if row.out}
+    above = {row.op for row in result.rows if row.is_above and row.out}
+    with_out = {row.op for row in result.rows if row.out}
     yield Heading("Recompilation for other sizes", 1)
     yield prose(
         "This page is written by `ddefuzz recompiles --output markdown=docs/results/recompilation.md`. The sentences "
@@ -277,33 +277,33 @@ def recompiles_view(found: Recompilations) -> Iterator[Block]:
     yield prose(
         "torch {}, sizes {}: {} ops and modules counted, {} of them with `out=`, of which {} compile more often than "
         "allowed with `out=`. {} could not be called at these sizes.",
-        found.torch,
-        ", ".join(map(str, found.sizes)),
-        len({row.op for row in found.rows}),
+        result.torch,
+        ", ".join(map(str, result.sizes)),
+        len({row.op for row in result.rows}),
         len(with_out),
         len(above),
-        len(found.dropped),
+        len(result.dropped),
     )
     yield Heading("Which code makes the guards")
     yield prose("For each op that compiles more often than allowed: the code that made the guard that failed.")
-    yield _group_table(found.groups)
+    yield _group_table(result.groups)
     yield Heading("Where these guards come from", 3)
-    yield _reviewed(found.groups)
+    yield _reviewed(result.groups)
     yield Heading("Which code refuses unbacked sizes")
     yield prose("With the dims that differ marked unbacked, a function must compile once. These ops do not compile.")
-    yield _group_table(found.refused)
+    yield _group_table(result.refused)
     yield Heading("Why these refuse them", 3)
     yield prose("A size that is read as an int, or compared by `if`, has no value for an unbacked size.")
-    yield _reviewed(found.refused)
+    yield _reviewed(result.refused)
     yield Heading("All ops with `out=`")
     yield prose(
         "Compilations without `out=` / with it, in bold above what is allowed; error: the sequence ended in one."
     )
-    yield _op_table([row for row in found.rows if row.op in with_out and row.form in ("plain", "out")])
+    yield _op_table([row for row in result.rows if row.op in with_out and row.form in ("plain", "out")])
     yield Heading("Methods, in-place methods, modules, and functions without `out=`")
-    yield _form_table(found.rows, with_out)
+    yield _form_table(result.rows, with_out)
     by_reason: dict[str, list[str]] = {}
-    for op, reason in found.dropped.items():
+    for op, reason in result.dropped.items():
         by_reason.setdefault(reason, []).append(op)
     reasons = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
     dropped = ((reason, str(len(ops)), ", ".join(ops)) for reason, ops in reasons)
@@ -363,19 +363,19 @@ def _form_table(rows: Iterable[SequenceCount], with_out: set[str]) -> Table:
     return table(titles, lines, right=titles[2:5], folding=titles[5:])
 
 
-def recompiles_text(found: Recompilations) -> str:
+def recompiles_text(result: Recompilations) -> str:
     """One line for each function and mode, then the frames that specialize."""
-    lines = [f"torch {found.torch}, sizes {', '.join(map(str, found.sizes))}: compilations (allowed)"]
-    for row in found.rows:
+    lines = [f"torch {result.torch}, sizes {', '.join(map(str, result.sizes))}: compilations (allowed)"]
+    for row in result.rows:
         name = f"{row.op}{FORM_TITLES[row.form]}"
         why = f"  {row.guard} at {row.frame or 'an unknown place'}" if row.is_above else ""
         why += f" (without out=: {row.without_out})" if row.is_above and row.without_out is not None else ""
         why += _shared(row) if row.is_above else ""
         why += f"  {_MORE.split(row.error)[0]}" if row.error else ""
         lines.append(f"{row.compilations:4} ({row.allowed})  {mode_of(row):12}  {name}{why}")
-    for group in found.groups:
+    for group in result.groups:
         lines.append(f"{counted(len(group.ops), 'op')} by {group.frame}: {', '.join(group.ops)}")
-    lines += [f"not counted: {op}: {reason}" for op, reason in found.dropped.items()]
+    lines += [f"not counted: {op}: {reason}" for op, reason in result.dropped.items()]
     return "\n".join(lines) + "\n"
 
 

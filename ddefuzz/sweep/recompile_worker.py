@@ -164,8 +164,8 @@ FUNCTIONAL: Final = "nn.functional."
 
 def ops() -> tuple[str, ...]:
     """The reference functions, and the entries of OpInfo with out= or of torch.nn.functional."""
-    found = [name for name, info in opinfo.entries().items() if info.supports_out or name.startswith(FUNCTIONAL)]
-    return tuple(sorted({*REFERENCES, *found}))
+    names = [name for name, info in opinfo.entries().items() if info.supports_out or name.startswith(FUNCTIONAL)]
+    return tuple(sorted({*REFERENCES, *names}))
 
 
 def sequenced(op: str, sizes: tuple[int, ...], forms: tuple[Form, ...]) -> dict[Form, Sequenced]:
@@ -188,8 +188,8 @@ def _candidates(op: str) -> Iterator[tuple[Program, int]]:
     if not taken:
         raise UnsizedError("it has no samples on CPU")
     for program in opinfo.samples(op, taken[0], most=SAMPLES):
-        found = [dim.size for item in program.inputs for dim in item.shape if dim.size >= 2]
-        for old in dict.fromkeys(found):
+        sizes = [dim.size for item in program.inputs for dim in item.shape if dim.size >= 2]
+        for old in dict.fromkeys(sizes):
             yield program, old
 
 
@@ -409,8 +409,8 @@ def _sightings(subjects: dict[Form, Subject], rows: list[SequenceCount]) -> Iter
         text, stage = subjects[row.form].symbolic, STAGE.get(modes[row.dynamic])
         if row.is_above and text is not None and stage is not None:
             for judged in judge_program(text, (stage,), (EXPLICIT,), observe, oracles=(recompilation.ORACLE.name,)):
-                for found in judged.failures:
-                    yield sighting(found, text, judged.verdict, str(torch.__version__))
+                for failure in judged.failures:
+                    yield sighting(failure, text, judged.verdict, str(torch.__version__))
 
 
 def _blamed(counted: Repeated) -> tuple[str, Owner, str]:
@@ -418,5 +418,5 @@ def _blamed(counted: Repeated) -> tuple[str, Owner, str]:
     raised = as_raised(counted.failed) if counted.failed is not None else counted.raised
     if raised is None:
         return (DUCK_SIZING, "torch", "") if counted.guard else ("", "", "")
-    found, frame = site(raised)
-    return str(found), "user" if found == USER_SITE else "torch", f"{frame.file}:{frame.line}" if frame.line else ""
+    place, frame = site(raised)
+    return str(place), "user" if place == USER_SITE else "torch", f"{frame.file}:{frame.line}" if frame.line else ""

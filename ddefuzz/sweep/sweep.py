@@ -122,10 +122,10 @@ def answers(futures: Mapping[str, Future[R]], stopped: Stopped) -> Iterator[tupl
 
 def by_template() -> dict[str, list[OpSpec]]:
     """The ops of the catalogue by their template. One template may have several rows."""
-    found: dict[str, list[OpSpec]] = {}
+    specs: dict[str, list[OpSpec]] = {}
     for spec in OPS:
-        found.setdefault(str(spec), []).append(spec)
-    return found
+        specs.setdefault(str(spec), []).append(spec)
+    return specs
 
 
 def _of_catalogue(name: str, specs: list[OpSpec]) -> Op:

@@ -74,11 +74,11 @@ def run_breaks(task: OpBreaksTask) -> OpBreaks:
     dropped: Counter[str] = Counter()
     candidates = chosen(SweepTask(task.op, task.source, 0, CAPS), dropped)
     taken = islice((one for one in candidates if one.form in CALLED_FORMS), task.programs)
-    found: dict[tuple[str, ...], tuple[Cause, list[str]]] = {}
+    texts_of: dict[tuple[str, ...], tuple[Cause, list[str]]] = {}
     errors: Counter[str] = Counter()
     programs = broken = graphs = 0
-    for one in taken:
-        text = print_program(one.program)
+    for candidate in taken:
+        text = print_program(candidate.program)
         note(Entry(0, "compile", text))
         seen = find_breaks(ProgramSubject(text))
         programs += 1
@@ -88,8 +88,8 @@ def run_breaks(task: OpBreaksTask) -> OpBreaks:
         for each in seen.breaks:
             cause = each.cause
             key = (cause.kind, cause.site, cause.anchor, cause.cause)
-            found.setdefault(key, (cause, []))[1].append(text)
-    sites = [BreakSite(cause, len(set(texts)), min(texts, key=len)) for cause, texts in found.values()]
+            texts_of.setdefault(key, (cause, []))[1].append(text)
+    sites = [BreakSite(cause, len(set(texts)), min(texts, key=len)) for cause, texts in texts_of.values()]
     ordered = sorted(sites, key=lambda site: -site.programs)
     return OpBreaks(task.op, task.source, programs, broken, graphs, tuple(ordered), dict(errors))
 
@@ -183,11 +183,11 @@ class Chosen(NamedTuple):
 def chosen(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
     """The programs of an op in the order in which they are run, each once. All of them run in eager."""
     seen = set(task.skip)
-    for one in _candidates(task, dropped):
-        name = digest(one.program)
+    for candidate in _candidates(task, dropped):
+        name = digest(candidate.program)
         if name not in seen:
             seen.add(name)
-            yield one
+            yield candidate
 
 
 def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
@@ -206,10 +206,10 @@ def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
     for dtype in taken[:1]:
         for program in spread(opinfo.samples(task.op, dtype, dropped))[: caps.samples]:
             allowed = None if number < caps.full else SOME_FORMS if number < caps.some else PLAIN_FORMS
-            for one in _forms(program, number, dtype, allowed):
-                effort += 1 + _unbacked_dims(one.program)
+            for candidate in _forms(program, number, dtype, allowed):
+                effort += 1 + _unbacked_dims(candidate.program)
                 if effort <= caps.effort:
-                    yield one
+                    yield candidate
             number += 1
     for dtype in (dtype for dtype in taken[1:] if dtype in opinfo.DTYPES):
         for program in spread(opinfo.samples(task.op, dtype))[: caps.others]:
@@ -287,25 +287,27 @@ class _Sweep:
     compared: dict[frozenset[Place], Outcome] = field(default_factory=dict)
     latest: Observation = field(default_factory=lambda: Observation(SCREEN, EXPLICIT, "ok"))
 
-    def screen(self, one: Chosen) -> None:
+    def screen(self, candidate: Chosen) -> None:
         """Run a program in the fake stage under explicit semantics, and compare it with size-oblivious
         semantics.
         """
-        text = print_program(one.program)
+        text = print_program(candidate.program)
         judged = result_of(text, judge_program(text, (SCREEN,), (EXPLICIT,), self._once_for_each_difference))
         self.runs += 1
-        self.samples.add(one.sample)
-        self.calls.update(dict.fromkeys(functions_in(one.program)) if one.form in ("static", "drawn") else {})
+        self.samples.add(candidate.sample)
+        self.calls.update(
+            dict.fromkeys(functions_in(candidate.program)) if candidate.form in ("static", "drawn") else {}
+        )
         self._count(judged, text)
         if judged.outcomes[0].verdict == "rescued":
             undecided = (at.place for of in judged.reached for at in of.reached if at.old == "undecided")
             self.rescued.update(dict.fromkeys(f"{place.file}:{place.line}" for place in undecided))
         for sighting in judged.sightings:
-            _add(self.seen, sighting, one, text)
-        if not judged.sightings and one.form in CALLED_FORMS:
-            self._call(one, text)
+            _add(self.seen, sighting, candidate, text)
+        if not judged.sightings and candidate.form in CALLED_FORMS:
+            self._call(candidate, text)
 
-    def _call(self, one: Chosen, text: str) -> None:
+    def _call(self, candidate: Chosen, text: str) -> None:
         """Capture a program and call it, in one of the stages in turn."""
         oracles = tuple(name for name in self.task.oracles if calls_of((name,)))
         if not oracles:
@@ -319,7 +321,7 @@ class _Sweep:
         self._count(seen, text)
         self.sightings += seen.sightings
         for sighting in seen.sightings:
-            _add(self.wrong, sighting, one, text)
+            _add(self.wrong, sighting, candidate, text)
 
     def _once_for_each_difference(self, run: Run) -> Observation:
         """Run. A second run under size-oblivious semantics is made only if the answers differ at places
@@ -346,7 +348,7 @@ class _Sweep:
     def failed(self, seen: _SignatureRuns, confirm: bool) -> OpFailure:
         """A signature with the results of capture stages on its shortest program."""
         sighting = seen.sighting
-        found = OpFailure(
+        failure = OpFailure(
             signature=sighting.signature,
             cause=sighting.cause,
             verdict=sighting.verdict,
@@ -357,8 +359,8 @@ class _Sweep:
             program=sighting.program or "",
             confirmed=tuple(self._confirmed(seen)) if confirm else (),
         )
-        self.sightings += [sighting] if found.is_recorded else []
-        return found
+        self.sightings += [sighting] if failure.is_recorded else []
+        return failure
 
     def _confirmed(self, seen: _SignatureRuns) -> Iterable[StageResult]:
         is_backward = seen.chosen.form == "backward"
@@ -374,13 +376,13 @@ class _Sweep:
                 return
 
 
-def _add(found: dict[Signature, _SignatureRuns], sighting: Sighting, one: Chosen, text: str) -> None:
-    known = found.setdefault(sighting.signature, _SignatureRuns(sighting, one))
+def _add(runs: dict[Signature, _SignatureRuns], sighting: Sighting, candidate: Chosen, text: str) -> None:
+    known = runs.setdefault(sighting.signature, _SignatureRuns(sighting, candidate))
     known.runs += 1
-    known.forms.setdefault(one.form)
-    known.dtypes.setdefault(one.dtype)
+    known.forms.setdefault(candidate.form)
+    known.dtypes.setdefault(candidate.dtype)
     if len(text) < len(known.sighting.program or ""):
-        known.sighting, known.chosen = sighting, one
+        known.sighting, known.chosen = sighting, candidate
 
 
 def forward_of(program: Program) -> Program:
@@ -402,8 +404,8 @@ def run_sweep(task: SweepTask) -> SweepResult:
 
     dropped: Counter[str] = Counter()
     sweep = _Sweep(task, runner)
-    for one in chosen(task, dropped):
-        sweep.screen(one)
+    for candidate in chosen(task, dropped):
+        sweep.screen(candidate)
     ordered = sorted(sweep.seen.values(), key=lambda seen: (seen.sighting.signature.kind != "dde", -seen.runs))
     failures = tuple(sweep.failed(seen, at < task.caps.confirmed) for at, seen in enumerate(ordered))
     swept = OpResult(

@@ -153,11 +153,11 @@ def _key(case: CaseSeen) -> tuple[int, str, str]:
 
 
 def _by(pairs: Sequence[Pair], of: Callable[[Pair], Iterable[T]]) -> dict[T, Sightings]:
-    found: dict[T, list[CaseSeen]] = defaultdict(list)
+    cases_of: dict[T, list[CaseSeen]] = defaultdict(list)
     for pair in pairs:
-        for one in of(pair):
-            found[one].append(pair[0])
-    return {one: Sightings(len(cases), cases[0].text, cases[0].number) for one, cases in found.items()}
+        for item in of(pair):
+            cases_of[item].append(pair[0])
+    return {one: Sightings(len(cases), cases[0].text, cases[0].number) for one, cases in cases_of.items()}
 
 
 def _moved(pair: Pair) -> Iterator[tuple[Signature, Signature]]:
@@ -218,8 +218,8 @@ def _stored(database: Database, which: str, name: str, typed: str) -> Stored:
     torch, because a database keeps them by version.
     """
     known = database.read(lambda session: campaigns(session, MOST_CAMPAIGNS))
-    found = database.findings()
-    by_torch = {_torch(one) for one in known} | {seen.torch for one in found for seen in one.occurrences}
+    findings = database.findings()
+    by_torch = {_torch(one) for one in known} | {seen.torch for one in findings for seen in one.occurrences}
     listed = ", ".join(sorted(by_torch)) or "none"
     chosen = [one for one in known if which.isdigit() and one.id == int(which)]
     if which.isdigit() and not chosen:
@@ -233,7 +233,7 @@ def _stored(database: Database, which: str, name: str, typed: str) -> Stored:
         name,
         torch,
         tuple(chosen or (one for one in known if _torch(one) == torch)),
-        _seen(found, torch, chosen),
+        _seen(findings, torch, chosen),
         # without a line, because lines differ by version
         {f"{one.file}:{one.function or one.language} {one.call}".strip(): one for one in database.sites(torch)},
     )
@@ -241,14 +241,14 @@ def _stored(database: Database, which: str, name: str, typed: str) -> Stored:
 
 def _torch(campaign: Campaign) -> str:
     """The version of torch in what `generator_key` says of a campaign."""
-    found = re.search(r" torch=(\S+)", campaign.generator)
-    return found[1] if found else ""
+    match = re.search(r" torch=(\S+)", campaign.generator)
+    return match[1] if match else ""
 
 
-def _seen(found: Iterable[Finding], torch: str, within: Iterable[Campaign]) -> dict[Signature, Sightings]:
+def _seen(findings: Iterable[Finding], torch: str, within: Iterable[Campaign]) -> dict[Signature, Sightings]:
     spans = [(one.started, one.updated) for one in within]
     by_signature: dict[Signature, Sightings] = {}
-    for finding in found:
+    for finding in findings:
         counts = [
             seen.count
             for seen in finding.occurrences
@@ -289,9 +289,9 @@ def stored_differences(old: Stored, new: Stored) -> Compared:
     return Compared(rows, min(old.cases, new.cases), (note,) if note else ())
 
 
-def _answers(one: SiteRecord) -> str:
+def _answers(record: SiteRecord) -> str:
     """All answers of a site, over its cases."""
-    return " and ".join([*sorted(one.fallbacks), *(["raised"] if one.raised else [])])
+    return " and ".join([*sorted(record.fallbacks), *(["raised"] if record.raised else [])])
 
 
 def _unlike(old: Stored, new: Stored) -> str:
@@ -299,31 +299,31 @@ def _unlike(old: Stored, new: Stored) -> str:
     ran = [sorted(map(_ran, side.campaigns)) for side in (old, new)]
     if ran[0] == ran[1]:
         return ""
-    said = " and ".join(
+    campaigns = " and ".join(
         f"{side.name}: {'; '.join(one) or 'no campaign'}" for side, one in zip((old, new), ran, strict=True)
     )
-    return f"The campaigns differ, and so may their cases. {said}"
+    return f"The campaigns differ, and so may their cases. {campaigns}"
 
 
-def _ran(one: Campaign) -> str:
+def _ran(campaign: Campaign) -> str:
     """What decides the cases of a campaign, without torch."""
-    options = " ".join(f"{key}={value}" for key, value in sorted(one.options.items()) if key != "budget")
-    return f"profile {one.profile}, seed {one.seed}, {one.next_index} cases, {options}"
+    options = " ".join(f"{key}={value}" for key, value in sorted(campaign.options.items()) if key != "budget")
+    return f"profile {campaign.profile}, seed {campaign.seed}, {campaign.next_index} cases, {options}"
 
 
-def diff_view(found: Compared, old: Side | Stored, new: Side | Stored) -> Iterator[Block]:
+def diff_view(compared: Compared, old: Side | Stored, new: Side | Stored) -> Iterator[Block]:
     """The table, and the counts. What is stored has no numbers of cases."""
     numbered = ("first",) if isinstance(old, Side) else ()
-    if found.differences:
+    if compared.differences:
         rows = (
             Row(
                 (row.kind, str(row.cases), *(str(row.number) for _ in numbered), row.what or row.old),
                 Span(_change(row), style="dim"),
             )
-            for row in found.differences
+            for row in compared.differences
         )
         yield table(("change", "cases", *numbered, "what"), rows, folding=("what",))
-    yield Items(tuple(_totals(found, old, new)))
+    yield Items(tuple(_totals(compared, old, new)))
 
 
 def _change(row: Difference) -> str:
@@ -332,8 +332,8 @@ def _change(row: Difference) -> str:
     return f"{row.old} before, {row.new} now" if row.old or row.new else ""
 
 
-def _totals(found: Compared, old: Side | Stored, new: Side | Stored) -> list[str]:
-    counts = ", ".join(f"{number} {kind}" for kind, number in found.counts.items() if number) or "no difference"
+def _totals(compared: Compared, old: Side | Stored, new: Side | Stored) -> list[str]:
+    counts = ", ".join(f"{number} {kind}" for kind, number in compared.counts.items() if number) or "no difference"
     if isinstance(old, Stored) or isinstance(new, Stored):
         lines = [
             f"{one.name} (torch {one.torch}): {counted(one.cases, 'case')} in "
@@ -342,18 +342,18 @@ def _totals(found: Compared, old: Side | Stored, new: Side | Stored) -> list[str
             for one in (old, new)
             if isinstance(one, Stored)
         ]
-        return [*lines, *found.not_judged, counts]
+        return [*lines, *compared.not_judged, counts]
     lines = [
-        f"{old.name} (torch {old.torch}) and {new.name} (torch {new.torch}): {counted(found.cases, 'program')} compared"
+        f"{old.name} (torch {old.torch}) and {new.name} (torch {new.torch}): {counted(compared.cases, 'program')} compared"
     ]
-    if found.not_judged:
-        lines.append(f"{len(found.not_judged)} not judged by one of them, such as {found.not_judged[0]}")
+    if compared.not_judged:
+        lines.append(f"{len(compared.not_judged)} not judged by one of them, such as {compared.not_judged[0]}")
     return [*lines, counts]
 
 
-def diff_report(found: Compared, old: Side | Stored, new: Side | Stored) -> Report:
+def diff_report(compared: Compared, old: Side | Stored, new: Side | Stored) -> Report:
     """The differences as a report. A new finding failed."""
-    documents = tuple(msgspec.to_builtins(row) for row in found.differences)
+    documents = tuple(msgspec.to_builtins(row) for row in compared.differences)
     return Report(
         title=f"ddefuzz diff: torch {old.torch} and {new.torch}",
         torch=f"{old.torch}, {new.torch}",
@@ -367,16 +367,16 @@ def diff_report(found: Compared, old: Side | Stored, new: Side | Stored) -> Repo
                 program=row.program,
                 facts=(("cases", str(row.cases)), ("first case", str(row.number))),
             )
-            for row in found.differences
+            for row in compared.differences
         ),
-        facts=tuple(_totals(found, old, new)),
+        facts=tuple(_totals(compared, old, new)),
         document={
             "schema": "ddefuzz.diff/1",
             "old": {"name": old.name, "torch": old.torch},
             "new": {"name": new.name, "torch": new.torch},
-            "cases": found.cases,
-            "not_judged": found.not_judged,
-            "counts": found.counts,
+            "cases": compared.cases,
+            "not_judged": compared.not_judged,
+            "counts": compared.counts,
             "differences": documents,
         },
         records=documents,

@@ -57,8 +57,8 @@ def matrix_view(
 
 def _totals(lines: Sequence[Line], of: Interpreter) -> str:
     counts = {status: _count(lines, of.name, status) for status in get_args(Status)}
-    said = ", ".join(f"{number} {status}" for status, number in counts.items() if number)
-    return f"{of.name} (torch {of.torch}): {said}"
+    parts = ", ".join(f"{number} {status}" for status, number in counts.items() if number)
+    return f"{of.name} (torch {of.torch}): {parts}"
 
 
 def _changes(lines: Sequence[Line]) -> str:

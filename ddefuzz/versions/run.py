@@ -85,17 +85,17 @@ def interpreter_of(typed: str) -> Interpreter:
     name, _, path = typed.rpartition("=")
     torch, python = torch_of(path), located(path)
     code = "import ddefuzz.cli.main, ddefuzz.execute.protocol"
-    found = subprocess.run([python, "-P", "-c", code], capture_output=True, check=False, cwd="/")
-    return Interpreter(name or torch.partition("+")[0], python, torch, found.returncode == 0)
+    probe = subprocess.run([python, "-P", "-c", code], capture_output=True, check=False, cwd="/")
+    return Interpreter(name or torch.partition("+")[0], python, torch, probe.returncode == 0)
 
 
 def interpreters_of(typed: Iterable[str]) -> tuple[Interpreter, ...]:
     """The interpreters, by version of torch. Raises `InputError` for two with the same name."""
-    found = in_order(map(interpreter_of, typed))
-    names = [interpreter.name for interpreter in found]
+    interpreters = in_order(map(interpreter_of, typed))
+    names = [interpreter.name for interpreter in interpreters]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"--python: found two named {twice[0]!r}, expected different names: NAME=PATH")
-    return found
+    return interpreters
 
 
 def printed(python: str, words: Sequence[str], seconds: float, *codes: int) -> bytes:
@@ -112,8 +112,8 @@ def printed(python: str, words: Sequence[str], seconds: float, *codes: int) -> b
     except OSError as error:
         raise UnsupportedError(f"{name} does not start: {error.strerror}") from error
     if ran.returncode not in (EXIT_OK, *codes) or not ran.stdout:  # Python, too, ends with 1
-        said = (ran.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
-        raise (InputError if ran.returncode == EXIT_USAGE else UnsupportedError)(f"{name} ended with {said}")
+        reason = (ran.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+        raise (InputError if ran.returncode == EXIT_USAGE else UnsupportedError)(f"{name} ended with {reason}")
     return ran.stdout
 
 
@@ -127,8 +127,8 @@ def decoded(name: str, text: bytes, type_: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(text, type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        found = text[:80].decode(errors="replace")
-        raise UnsupportedError(f"{name} printed {found!r}, expected {what}: {error}") from error
+        start = text[:80].decode(errors="replace")
+        raise UnsupportedError(f"{name} printed {start!r}, expected {what}: {error}") from error
 
 
 def matrix(
@@ -163,8 +163,8 @@ def _of_findings(
         cells[name] = cell
         if settings.trust or not untrusted_function(by_id[name].minimal or by_id[name].original or ""):
             _save(database, interpreter, {name: cell}, keys[name])
-        said = f"{interpreter.name}: {len(cells)} of {counted(len(findings), 'finding')}"
-        live.update(said, is_last=len(cells) == len(findings))
+        progress = f"{interpreter.name}: {len(cells)} of {counted(len(findings), 'finding')}"
+        live.update(progress, is_last=len(cells) == len(findings))
 
     if left:
         scripts_under(interpreter, left, settings, listen)
@@ -194,8 +194,8 @@ def _of_cases(
 
         def listen(name: str, cell: Cell) -> None:
             cells[name] = cell
-            said = f"{interpreter.name}: {len(cells)} of {counted(len(scripts), 'case')}"
-            live.update(said, is_last=len(cells) == len(scripts))
+            progress = f"{interpreter.name}: {len(cells)} of {counted(len(scripts), 'case')}"
+            live.update(progress, is_last=len(cells) == len(scripts))
 
         scripts_under(interpreter, scripts, Settings(settings.jobs), listen)
     _save(database, interpreter, cells, key)
@@ -203,8 +203,8 @@ def _of_cases(
 
 
 def _stored(database: Database | None, interpreter: Interpreter, is_same: Callable[[Result], bool]) -> dict[str, Cell]:
-    found = () if database is None else database.read(results)
-    return {one.case: cell_of_result(one) for one in found if one.torch == interpreter.torch and is_same(one)}
+    stored = () if database is None else database.read(results)
+    return {one.case: cell_of_result(one) for one in stored if one.torch == interpreter.torch and is_same(one)}
 
 
 def _save(database: Database | None, interpreter: Interpreter, cells: Mapping[str, Cell], program: str) -> None:
@@ -270,11 +270,11 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], settings: Setti
     words = ["replay", *map(str, paths), "-j", str(settings.jobs), "--format", "jsonl", *["--trust"] * settings.trust]
     cells: dict[str, Cell] = {}
     for line in printed(interpreter.python, words, REPLAY_SECONDS, EXIT_FOUND).splitlines():
-        one = decoded(said_of(interpreter.python, words), line, _Replayed, "the result of a case")
-        passes = one.expected.endswith(" ok") and one.status == "as expected"
-        status: Status = "passes" if passes else _CELLS[one.status]
-        reason = one.seen if status in ("moved", "not judged") else ""
-        cells[one.case] = Cell(status, int(status == "fails"), 1, reason)
+        replayed = decoded(said_of(interpreter.python, words), line, _Replayed, "the result of a case")
+        passes = replayed.expected.endswith(" ok") and replayed.status == "as expected"
+        status: Status = "passes" if passes else _CELLS[replayed.status]
+        reason = replayed.seen if status in ("moved", "not judged") else ""
+        cells[replayed.case] = Cell(status, int(status == "fails"), 1, reason)
     return cells
 
 

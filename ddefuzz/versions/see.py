@@ -79,8 +79,8 @@ def main(jobs: int, asks: IO[bytes], answers: IO[bytes]) -> None:
                 answers.flush()
 
         running = [threads.submit(answer, msgspec.json.decode(line, type=Ask)) for line in asks]
-        for one in running:
-            one.result()
+        for future in running:
+            future.result()
 
 
 if __name__ == "__main__":

@@ -207,17 +207,17 @@ class _Process:
         """
         code = self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        errors = self._errors.read().decode(errors="replace").strip().splitlines()
         for file in (self._process.stdin, self._process.stdout, self._errors):
             if file is not None:
                 with suppress(BrokenPipeError):
                     file.close()
         where = f"{self._python} -m ddefuzz.versions.see"
         if finished and self._wrong:
-            found = self._wrong[:80].decode(errors="replace").strip()
-            raise UnsupportedError(f"{where}: printed {found!r}, expected the result of a program")
+            start = self._wrong[:80].decode(errors="replace").strip()
+            raise UnsupportedError(f"{where}: printed {start!r}, expected the result of a program")
         if finished and code:
-            raise UnsupportedError(f"{where}: ended with {said[-1] if said else f'exit code {code}'}, expected 0")
+            raise UnsupportedError(f"{where}: ended with {errors[-1] if errors else f'exit code {code}'}, expected 0")
 
     def stop(self) -> None:
         """End it and its workers, if it is running."""

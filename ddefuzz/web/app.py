@@ -96,9 +96,9 @@ def make_app(database: Database, access: Access) -> FastAPI:
 def _problems() -> Responses:
     content = {**_TEXT, "application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     plain = {**content, "text/plain": {"schema": {"type": "string"}}}
-    said = {400: "Not possible", 403: "Not allowed", 404: "No such page", 411: "No length", 413: "Too long"}
+    titles = {400: "Not possible", 403: "Not allowed", 404: "No such page", 411: "No length", 413: "Too long"}
     return {
-        **{status: {"description": text, "content": plain} for status, text in said.items()},
+        **{status: {"description": text, "content": plain} for status, text in titles.items()},
         421: {"description": "Wrong Host header", "content": plain},
         422: {"description": "A value that is not understood", "content": content},
         503: {"description": "The database cannot be used", "content": content},
@@ -127,9 +127,9 @@ def _reader(page: Page) -> Callable[..., Response]:
         dashboard = dashboard_of(request)
         with refusals() as left_out:
             if in_path:
-                found = dashboard.database.resolve(finding_id).id
-                if found != finding_id:
-                    return RedirectResponse(request.url.replace(path=page.path.format(finding_id=found)), 307)
+                whole = dashboard.database.resolve(finding_id).id
+                if whole != finding_id:
+                    return RedirectResponse(request.url.replace(path=page.path.format(finding_id=whole)), 307)
             record = page.make(dashboard.database, asked, *([finding_id] if in_path else []))
         record = msgspec.structs.replace(record, unreadable=dashboard.log(left_out))
         return answer(request, record, page.name, asked.format, asked=asked, **page.more)
@@ -204,10 +204,10 @@ def _script(request: Request, finding_id: ID) -> Response:
 
 
 def _static(name: str) -> Response:
-    found = static_files().get(name)
-    if found is None:
+    file = static_files().get(name)
+    if file is None:
         raise HTTPException(404, f"found no file {name[:60]!r}")
-    return Response(found[1], media_type=found[0], headers={"Cache-Control": "max-age=600"})
+    return Response(file[1], media_type=file[0], headers={"Cache-Control": "max-age=600"})
 
 
 def _invalid(request: Request, error: Exception) -> Response:

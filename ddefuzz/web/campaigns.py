@@ -84,9 +84,9 @@ def campaigns_page(database: Database, asked: CampaignsQuery, now: datetime | No
 
 def campaign_lines(database: Database, now: datetime, most: int, first: int = 0) -> tuple[CampaignLine, ...]:
     """The latest campaigns, from the `first` (from 0) on."""
-    found = database.read(lambda session: listing.campaigns(session, most, first))
-    progress = database.read(lambda session: listing.progress(session, [one.id for one in found], MOST_READ))
-    return tuple(_line(one, progress[one.id], now) for one in found)
+    campaigns = database.read(lambda session: listing.campaigns(session, most, first))
+    progress = database.read(lambda session: listing.progress(session, [one.id for one in campaigns], MOST_READ))
+    return tuple(_line(one, progress[one.id], now) for one in campaigns)
 
 
 def _line(campaign: Campaign, points: Sequence[Progress], now: datetime) -> CampaignLine:
@@ -122,11 +122,11 @@ def _rate(campaign: Campaign, points: Sequence[Progress]) -> float | None:
 
 def _budget(campaign: Campaign, last: Progress | None) -> tuple[str, str]:
     """The budget, such as `4.0 h`, `60 min of CPU time` or `1,000 cases`, and what is left of it if that is known."""
-    said = str(campaign.options.get("budget") or "")
+    text = str(campaign.options.get("budget") or "")
     try:
-        budget = parse_budget(said)
+        budget = parse_budget(text)
     except InputError:
-        return said, ""
+        return text, ""
     if budget.cases is not None:
         return f"{budget.cases:,} cases", f"{max(budget.cases - campaign.next_index, 0):,} cases"
     if budget.cpu_seconds is not None:

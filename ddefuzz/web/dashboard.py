@@ -102,17 +102,17 @@ class Dashboard:
     def log(self, left_out: Iterable[str]) -> Unreadable:
         """Write what a page left out to the log, each row once. Pages load themselves again."""
         rows = tuple(left_out)
-        for said in rows:
-            if said not in self.logged and len(self.logged) < MOST_LOGGED:
-                self.logged.add(said)
-                LOG.warning("left out: %s", said)
+        for line in rows:
+            if line not in self.logged and len(self.logged) < MOST_LOGGED:
+                self.logged.add(line)
+                LOG.warning("left out: %s", line)
         return Unreadable(len(rows), rows[:MOST_SHOWN])
 
 
 def dashboard_of(request: Request) -> Dashboard:
     """That of the application."""
-    found: Dashboard = request.app.state.dashboard
-    return found
+    dashboard: Dashboard = request.app.state.dashboard
+    return dashboard
 
 
 def answer(
@@ -176,21 +176,21 @@ def static_files() -> Mapping[str, tuple[str, bytes]]:
     """The files below /static, by name: their type and content. No other path is ever opened."""
     folder = files("ddefuzz.web").joinpath("static")
     types = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "LICENSE": "text/plain"}
-    found = {one.name: (types.get(one.name.rpartition(".")[2]), one.read_bytes()) for one in folder.iterdir()}
-    known = {name: (type_, content) for name, (type_, content) in found.items() if type_ is not None}
+    contents = {one.name: (types.get(one.name.rpartition(".")[2]), one.read_bytes()) for one in folder.iterdir()}
+    known = {name: (type_, content) for name, (type_, content) in contents.items() if type_ is not None}
     return {**known, "style.css": ("text/css", style_sheet().encode())}
 
 
 def bad_values(errors: Any) -> str:
     """What a validation of FastAPI found, in one line. Tokens are not repeated."""
-    said = []
+    problems = []
     for error in errors:
         place = ".".join(str(part) for part in error["loc"][1:]) or str(error["loc"][0])
         if error["type"] == "missing":
-            found = "nothing"
+            value = "nothing"
         elif error["type"] == "extra_forbidden" or place in SECRETS:
-            found = "a value"
+            value = "a value"
         else:
-            found = repr(str(error.get("input"))[:60])
-        said.append(f"{place}: found {found}: {error['msg']}")
-    return "; ".join(said[:3])
+            value = repr(str(error.get("input"))[:60])
+        problems.append(f"{place}: found {value}: {error['msg']}")
+    return "; ".join(problems[:3])

@@ -145,16 +145,16 @@ def findings_page(database: Database, asked: FindingsQuery) -> FindingsPage:
     """The rows."""
     query, first = asked.selected(), (asked.page - 1) * asked.per
     order = partial(listing.page, query=query, sort=asked.sort, descending=asked.descending)
-    found = database.read(partial(order, first=first, most=asked.per))
+    page = database.read(partial(order, first=first, most=asked.per))
     return FindingsPage(
-        total=found.total,
-        left_out=found.left_out if asked.data == "yes" else 0,
+        total=page.total,
+        left_out=page.left_out if asked.data == "yes" else 0,
         page=asked.page,
-        pages=max(1, -(-found.total // asked.per)),
+        pages=max(1, -(-page.total // asked.per)),
         sort=asked.sort,
         descending=asked.descending,
         torch=database.read(listing.torch_versions),
-        rows=found.findings,
+        rows=page.findings,
     )
 
 

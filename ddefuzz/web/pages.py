@@ -110,10 +110,10 @@ def source_page(database: Database, asked: SourceQuery) -> SourcePage:
     path = _path(here, asked.file)
     if here is None or path is None:
         raise InputError(f"file: found {asked.file!r}, expected a Python file of the installed torch with guard sites")
-    found = tuple(site for site in _sites(database, here.torch, here) if site.file == asked.file)
-    if not found:
+    sites = tuple(site for site in _sites(database, here.torch, here) if site.file == asked.file)
+    if not sites:
         raise InputError(f"file: found no guard sites in {asked.file}, expected a file that /sites lists")
-    return SourcePage(file=asked.file, torch=here.torch, sites=found)
+    return SourcePage(file=asked.file, torch=here.torch, sites=sites)
 
 
 def blocks_of(page: SourcePage) -> list[Block]:
@@ -239,11 +239,11 @@ def census_page(database: Database, asked: CensusQuery) -> CensusPage:
     stored = database.swept(wanted).items()
     rows = list(readable("op of the sweep", stored, lambda one: row_of(msgspec.json.decode(one[1], type=OpResult))))
     rows.sort(key=lambda row: (STATUSES.index(row.explicit), row.op))
-    found = [row.explicit for row in rows]
+    statuses = [row.explicit for row in rows]
     return CensusPage(
         sweep=wanted,
         sweeps=sweeps,
-        statuses={status: found.count(status) for status in STATUSES if status in found},
+        statuses={status: statuses.count(status) for status in STATUSES if status in statuses},
         ops=tuple(row for row in rows if asked.status in ("", row.explicit)),
     )
 

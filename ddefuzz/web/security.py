@@ -230,8 +230,8 @@ _HOST: Final = re.compile(r"([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", re.
 
 def _name(host: str) -> str | None:
     """The name or address in a Host header, or in an origin without its scheme. None if it has another form."""
-    found = _HOST.fullmatch(host) if len(host) <= LONGEST_HOST else None
-    return None if found is None else found[1].strip("[]").lower()
+    match = _HOST.fullmatch(host) if len(host) <= LONGEST_HOST else None
+    return None if match is None else match[1].strip("[]").lower()
 
 
 def _is_address(name: str) -> bool:

@@ -98,8 +98,8 @@ def versions_page(database: Database, asked: VersionsQuery) -> VersionsPage:
 def _matrix(session: Session, asked: VersionsQuery) -> Matrix:
     counts = statuses(session)
     differing = asked.show == "differing"
-    total, found = result_page(session, differing=differing, first=(asked.page - 1) * ON_A_PAGE, most=ON_A_PAGE)
-    cases = FINDINGS.c.id.in_({result.case for result in found})
+    total, results = result_page(session, differing=differing, first=(asked.page - 1) * ON_A_PAGE, most=ON_A_PAGE)
+    cases = FINDINGS.c.id.in_({result.case for result in results})
     known = {finding.id: finding for finding in whole_findings(session, cases, observed=False)}
     return Matrix(
         statuses={torch: counts[torch] for torch in in_order(counts)},
@@ -107,19 +107,19 @@ def _matrix(session: Session, asked: VersionsQuery) -> Matrix:
         page=asked.page,
         pages=max(1, -(-total // ON_A_PAGE)),
         lines=tuple(
-            _line(case, list(group), known.get(case)) for case, group in groupby(found, lambda result: result.case)
+            _line(case, list(group), known.get(case)) for case, group in groupby(results, lambda result: result.case)
         ),
     )
 
 
-def _line(case: str, found: Sequence[Result], finding: Finding | None) -> MatrixLine:
-    cells = matrix_cells(found, finding)
+def _line(case: str, results: Sequence[Result], finding: Finding | None) -> MatrixLine:
+    cells = matrix_cells(results, finding)
     plain = {torch: Cell(cell.status, cell.shows, cell.runs, cell.reason) for torch, cell in cells.items()}
     title = "" if finding is None else finding.title
     return MatrixLine(id=case, title=title, change=Line(case, title, plain).change, cells=cells)
 
 
-def matrix_cells(found: Iterable[Result], finding: Finding | None) -> dict[str, MatrixCell]:
+def matrix_cells(results: Iterable[Result], finding: Finding | None) -> dict[str, MatrixCell]:
     """What `ddefuzz matrix` found of one finding, by version of torch, oldest first."""
     program = None if finding is None else program_key(finding)
 
@@ -127,7 +127,7 @@ def matrix_cells(found: Iterable[Result], finding: Finding | None) -> dict[str, 
         outdated = program is not None and result.program != program
         return result.torch, MatrixCell(**asdict(cell_of_result(result)), when=result.when, outdated=outdated)
 
-    cells = dict(readable("result", found, cell_of))
+    cells = dict(readable("result", results, cell_of))
     return {torch: cells[torch] for torch in in_order(cells)}
 
 

@@ -28,7 +28,7 @@ ESCALATE = Decision(
     "command",
     "Ask for a fix soon.",
     escalate,
-    said=lambda _before, after: f"priority {after.priority}",
+    sentence=lambda _before, after: f"priority {after.priority}",
     value=Value("text", "whom it stops", input="lines"),
     key="e",
     title="ask for a fix soon",
