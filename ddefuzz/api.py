@@ -18,7 +18,7 @@ from ddefuzz.execute.protocol import DEFAULT_STAGES, STAGES, Stage
 from ddefuzz.execute.worker import hide_main
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
-from ddefuzz.keys.case import Checked as KeyReport
+from ddefuzz.keys.case import KeyReport
 from ddefuzz.keys.case import Options as KeyOptions
 from ddefuzz.oracles.keys import PROPERTY_SECONDS
 from ddefuzz.oracles.keys import check_key as checked_key

@@ -16,7 +16,7 @@ from ddefuzz.campaign.replay import (
     CASE_SECONDS,
     TRUSTED,
     KeptCase,
-    Replayed,
+    ReplayResult,
     arrived,
     compare,
     program_cases,
@@ -125,6 +125,6 @@ def _pool(config: pytest.Config) -> Pool:
     return pool
 
 
-def _line(replayed: Replayed) -> str:
+def _line(replayed: ReplayResult) -> str:
     evidence = f" ({replayed.evidence})" if replayed.evidence else ""
     return f"{replayed.status}: expected {replayed.case.expect}, seen {replayed.seen}{evidence}"

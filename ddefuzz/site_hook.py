@@ -28,7 +28,7 @@ from ddefuzz.classify.site import site
 from ddefuzz.errors import EXIT_USAGE, DdefuzzError, InputError
 from ddefuzz.execute.worker import SYMBOLIZER, long_lived_symbolizer
 from ddefuzz.files import is_file, real_path
-from ddefuzz.findings.ledger import ENVIRONMENT, Line, ProcessLine, Reached, SiteLine
+from ddefuzz.findings.ledger import ENVIRONMENT, Line, ProcessLine, SiteLine, SiteVisit
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
 from ddefuzz.instrument.guards import watch
@@ -44,11 +44,11 @@ class Hook:
     descriptor: int
     watching: ExitStack = field(default_factory=ExitStack)
     recorder: Recorder | None = None
-    known: set[Reached] = field(default_factory=set)
+    known: set[SiteVisit] = field(default_factory=set)
 
     def on_fallback(self, place: Place, function: str, call: str, fallback: bool) -> None:
         """Write a site that fell back, once for each answer."""
-        self._write_new(Reached(place, function, call, "True" if fallback else "False"))
+        self._write_new(SiteVisit(place, function, call, "True" if fallback else "False"))
 
     def on_error(self, error: BaseException) -> None:
         """Write a call site that raised, once.
@@ -59,13 +59,13 @@ class Hook:
         if raised is not None:
             blamed, frame = site(raised)
             place = Place("Python", frame.file, frame.line) if blamed.language == "Python" else raised.place
-            self._write_new(Reached(place, blamed.function or "", raised.method, "raised", blamed=blamed))
+            self._write_new(SiteVisit(place, blamed.function or "", raised.method, "raised", blamed=blamed))
 
     def process(self) -> None:
         """Write the CPU seconds that this process has used."""
         self._write(ProcessLine(os.getpid(), *_now(), str(torch.__version__)))
 
-    def _write_new(self, reached: Reached) -> None:
+    def _write_new(self, reached: SiteVisit) -> None:
         if reached not in self.known:
             self.known.add(reached)
             self._write(SiteLine(os.getpid(), *_now(), reached))

@@ -52,11 +52,11 @@ class InProcess:
 
     def observe(self, run: Run, timeout: float) -> Observation:
         found = self.submit(worker.observe_run, run, timeout).result()
-        return pool.lost_observation(run, found) if isinstance(found, pool.Lost) else found
+        return pool.lost_observation(run, found) if isinstance(found, pool.LostTask) else found
 
     def observe_patched(self, task: PatchedRun, timeout: float) -> Observation:
         found = self.submit(worker.observe_patched_run, task, timeout).result()
-        return pool.lost_observation(task.run, found) if isinstance(found, pool.Lost) else found
+        return pool.lost_observation(task.run, found) if isinstance(found, pool.LostTask) else found
 
 
 def _raise(error: Exception) -> None:

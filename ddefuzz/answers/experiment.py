@@ -19,9 +19,9 @@ from ddefuzz.answers.model import (
     Answers,
     Experiment,
     Given,
+    GuardOutcome,
     OfProgram,
     PatchEvidence,
-    Row,
     Score,
     tallied,
     unchecked,
@@ -45,7 +45,7 @@ from ddefuzz.execute.protocol import (
     Subject,
 )
 from ddefuzz.execute.worker import late
-from ddefuzz.instrument.events import Answer, Raised
+from ddefuzz.instrument.events import Answer, RaisedError
 from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.oracles.verdict import accepted
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
@@ -63,7 +63,7 @@ class TriedPatch(msgspec.Struct, frozen=True):
     evidence: PatchEvidence
 
 
-class Refused(msgspec.Struct, frozen=True):
+class PatchRefusal(msgspec.Struct, frozen=True):
     """A patch that does not capture the smallest program correctly, and why."""
 
     form: str
@@ -75,14 +75,14 @@ class TriedPatches(msgspec.Struct, frozen=True):
     """The patch to propose, if any, and those that were tried and are worse."""
 
     best: TriedPatch | None
-    refused: tuple[Refused, ...]
+    refused: tuple[PatchRefusal, ...]
 
 
 def try_patches(
     patches: Iterable[Patch],
     place: tuple[int, str],
-    programs: Sequence[Asked],
-    samples: Iterable[Asked],
+    programs: Sequence[NamedProgram],
+    samples: Iterable[NamedProgram],
     stage: Stage,
     runner: PatchedRunner,
     unchecked: frozenset[CallSize] = frozenset(),
@@ -93,7 +93,7 @@ def try_patches(
     At the sizes `unchecked`, what is captured may accept inputs that eager rejects.
     """
     program = programs[0]
-    refused: list[Refused] = []
+    refused: list[PatchRefusal] = []
     best: TriedPatch | None = None
     scored = 0
     reaching: tuple[list[Subject], list[Subject]] | None = None
@@ -103,7 +103,7 @@ def try_patches(
         seen = runner(_run(program.subject, stage, patch))
         why = _fault(seen, unchecked)
         if why:
-            refused.append(Refused(patch.form, patch.code, why))
+            refused.append(PatchRefusal(patch.form, patch.code, why))
             continue
         if reaching is None:
             probe = _probe(patch, place)
@@ -169,9 +169,9 @@ def _wrong(patch: TriedPatch) -> int:
     return sum(score.differ + score.changed for score in (patch.evidence.kept, patch.evidence.samples))
 
 
-def _worse(patch: TriedPatch) -> Refused:
+def _worse(patch: TriedPatch) -> PatchRefusal:
     evidence = patch.evidence
-    return Refused(evidence.form, evidence.code, f"kept programs: {evidence.kept}; samples: {evidence.samples}")
+    return PatchRefusal(evidence.form, evidence.code, f"kept programs: {evidence.kept}; samples: {evidence.samples}")
 
 
 MOST = 6  # samples of one op
@@ -238,8 +238,8 @@ class GuardResult(NamedTuple):
 
 
 def answer_guard(
-    own: Iterable[Asked],
-    others: Iterable[Asked],
+    own: Iterable[NamedProgram],
+    others: Iterable[NamedProgram],
     functions: tuple[str, ...],
     stages: Sequence[Stage],
     signature: Signature | None,
@@ -263,7 +263,7 @@ def answer_guard(
     if not candidates:
         return GuardResult(result, TriedPatches(None, ()))
     texts = runners.samples(SampleRequest(functions))
-    samples = [Asked(f"sample {number}", ProgramSubject(one)) for number, one in enumerate(texts)]
+    samples = [NamedProgram(f"sample {number}", ProgramSubject(one)) for number, one in enumerate(texts)]
     place = (result.line, result.code)
     tried = try_patches(
         candidates, place, programs, samples, stage, runners.observe_patched, unchecked(result.programs[0])
@@ -271,19 +271,19 @@ def answer_guard(
     return GuardResult(result, tried)
 
 
-def _shows(asked: Asked, stage: Stage, signature: Signature | None, runners: Runners) -> bool:
+def _shows(asked: NamedProgram, stage: Stage, signature: Signature | None, runners: Runners) -> bool:
     guard = first_guard(asked.subject, stage, runners.observe)
     return guard is not None and guard[0] == signature
 
 
-def calling(functions: Iterable[str], programs: Iterable[tuple[str, str]]) -> list[Asked]:
+def calling(functions: Iterable[str], programs: Iterable[tuple[str, str]]) -> list[NamedProgram]:
     """Of programs with a name each, the first that call one of these functions, each text once."""
     names = "|".join(sorted({re.escape(name.rpartition(".")[2].rstrip("_")) for name in functions}))
     calls = re.compile(rf"\.(?:{names})_?\(")
-    asked: dict[str, Asked] = {}
+    asked: dict[str, NamedProgram] = {}
     for name, text in programs:
         if names and text not in asked and calls.search(text):
-            asked[text] = Asked(name, ProgramSubject(text))
+            asked[text] = NamedProgram(name, ProgramSubject(text))
     return list(asked.values())[:MOST_KEPT]
 
 
@@ -294,7 +294,7 @@ class Conjunction(NamedTuple):
     text: str
     clauses: tuple[str, ...]
 
-    def clause_of(self, raised: Raised) -> str:
+    def clause_of(self, raised: RaisedError) -> str:
         """The clause that a guard belongs to; empty if it belongs to none."""
         try:
             anchor = python_anchor(site_of(raised)[1])
@@ -319,7 +319,7 @@ def in_expression(text: str) -> Conjunction | None:
             return None
 
 
-def in_python(raised: Raised, site: Site) -> Conjunction | None:
+def in_python(raised: RaisedError, site: Site) -> Conjunction | None:
     """The `and` or `or` of torch's source that has the guard as a clause."""
     if site.language != "Python" or site.module is None:
         return None
@@ -352,18 +352,18 @@ VALUES: dict[Given, bool | None] = {"False": False, "True": True, "assert": None
 DEEPEST = 3  # how many guards in a row are given a value, the first one included
 
 
-class Asked(NamedTuple):
+class NamedProgram(NamedTuple):
     """A program to experiment with, and its name in the results."""
 
     name: str
     subject: Subject
 
 
-class _Undecided(NamedTuple):
+class _OpenGuard(NamedTuple):
     subject: Subject
     stage: Stage
     site: Site
-    raised: Raised
+    raised: RaisedError
     runner: Runner
 
     def run(self, answers: tuple[Answer, ...]) -> Observation:
@@ -372,10 +372,10 @@ class _Undecided(NamedTuple):
         return self.runner(Run(self.subject, self.stage, Semantics(answers=answers), calls=sizes))
 
 
-def experiment(programs: Iterable[Asked], stage: Stage, runner: Runner) -> Experiment:
+def experiment(programs: Iterable[NamedProgram], stage: Stage, runner: Runner) -> Experiment:
     """Try each value of the first undecided guard of the first program, with it and all others that evaluate it."""
     signature: Signature | None = None
-    first: Raised | None = None
+    first: RaisedError | None = None
     done: list[OfProgram] = []
     for asked in programs:
         guard = first_guard(asked.subject, stage, runner)
@@ -397,7 +397,7 @@ def experiment(programs: Iterable[Asked], stage: Stage, runner: Runner) -> Exper
     )
 
 
-def first_guard(subject: Subject, stage: Stage, runner: Runner) -> tuple[Signature, Raised] | None:
+def first_guard(subject: Subject, stage: Stage, runner: Runner) -> tuple[Signature, RaisedError] | None:
     """The signature and the guard by which a program fails; None if it does not fail by an undecided guard."""
     observation = runner(Run(subject, stage))
     failures = judge([observation])
@@ -406,10 +406,10 @@ def first_guard(subject: Subject, stage: Stage, runner: Runner) -> tuple[Signatu
     return classify(failures[0]).signature, observation.raised
 
 
-def _of_program(asked: Asked, stage: Stage, site: Site, raised: Raised, runner: Runner) -> OfProgram:
+def _of_program(asked: NamedProgram, stage: Stage, site: Site, raised: RaisedError, runner: Runner) -> OfProgram:
     if raised.method in NUMBER_METHODS:
         return OfProgram(asked.name, raised.expression, (), "needs SymInt")
-    guard = _Undecided(asked.subject, stage, site, raised, runner)
+    guard = _OpenGuard(asked.subject, stage, site, raised, runner)
     rows = _rows(guard)
     parts = in_expression(raised.expression)
     if parts is not None:
@@ -423,15 +423,15 @@ def _of_program(asked: Asked, stage: Stage, site: Site, raised: Raised, runner: 
     return OfProgram(asked.name, raised.expression, tuple(rows), verdict(tallied([of_program])))
 
 
-def _rows(guard: _Undecided, clause: str = "") -> list[Row]:
-    rows: list[Row] = []
+def _rows(guard: _OpenGuard, clause: str = "") -> list[GuardOutcome]:
+    rows: list[GuardOutcome] = []
     for given in GIVEN:
         if given != "assert not" or rows[1].raises:
             rows.append(_best(guard, given, (_answer(guard.raised, given, clause=clause),), clause))
     return rows
 
 
-def _in_python(guard: _Undecided, around: Conjunction) -> list[Row]:
+def _in_python(guard: _OpenGuard, around: Conjunction) -> list[GuardOutcome]:
     """Rows for Python's `a or b`: for all undecided clauses at once, and for each but the first.
 
     The guard of the first clause is that of the program, so it has rows already.
@@ -453,7 +453,7 @@ def _in_python(guard: _Undecided, around: Conjunction) -> list[Row]:
 
 
 def _together(
-    guard: _Undecided, around: Conjunction, given: Given, undecided: list[Raised]
+    guard: _OpenGuard, around: Conjunction, given: Given, undecided: list[RaisedError]
 ) -> tuple[tuple[Answer, ...], Observation]:
     """Give each clause the same value as it comes up. Those that come up are added to `undecided`."""
     answers: tuple[Answer, ...] = (_answer(undecided[0], given),)
@@ -468,9 +468,9 @@ def _together(
         answers = (*answers, _answer(follows, given))
 
 
-def _best(guard: _Undecided, given: Given, answers: tuple[Answer, ...], clause: str) -> Row:
+def _best(guard: _OpenGuard, given: Given, answers: tuple[Answer, ...], clause: str) -> GuardOutcome:
     """The best outcome of one value. If another undecided guard follows, both of its values are tried."""
-    best: Row | None = None
+    best: GuardOutcome | None = None
     for row in _outcomes(guard, given, answers, (), clause):
         if best is None or _rank(row) > _rank(best):
             best = row
@@ -481,8 +481,8 @@ def _best(guard: _Undecided, given: Given, answers: tuple[Answer, ...], clause: 
 
 
 def _outcomes(
-    guard: _Undecided, given: Given, answers: tuple[Answer, ...], then: tuple[str, ...], clause: str
-) -> list[Row]:
+    guard: _OpenGuard, given: Given, answers: tuple[Answer, ...], then: tuple[str, ...], clause: str
+) -> list[GuardOutcome]:
     seen = guard.run(answers)
     row = _row(guard, given, answers, seen, clause, then)
     follows = seen.raised
@@ -495,7 +495,7 @@ def _outcomes(
         or (follows.place, follows.expression) in known
     ):
         return [row]
-    rows: list[Row] = []
+    rows: list[GuardOutcome] = []
     values: tuple[Given, ...] = ("False", "True")
     for value in values:
         more = (*answers, _answer(follows, value))
@@ -505,20 +505,20 @@ def _outcomes(
     return rows
 
 
-def _answer(raised: Raised, given: Given, *, clause: str = "", held: bool = False) -> Answer:
+def _answer(raised: RaisedError, given: Given, *, clause: str = "", held: bool = False) -> Answer:
     return Answer(raised.place, VALUES[given], raised.expression, clause, given == "assert not", held)
 
 
 def _row(
-    guard: _Undecided,
+    guard: _OpenGuard,
     given: Given,
     answers: tuple[Answer, ...],
     seen: Observation,
     clause: str = "",
     then: tuple[str, ...] = (),
-) -> Row:
+) -> GuardOutcome:
     if seen.outcome != "ok":
-        return Row(
+        return GuardOutcome(
             guard.site,
             given,
             captures=False,
@@ -531,7 +531,7 @@ def _row(
     for call in seen.calls:
         sizes.setdefault(ends(call), []).append(call.size)
     named: dict[str, Any] = {name: tuple(of_name) for name, of_name in sizes.items() if name}
-    return Row(guard.site, given, captures=True, then=then, clause=clause, **named)
+    return GuardOutcome(guard.site, given, captures=True, then=then, clause=clause, **named)
 
 
 def ends(call: Call) -> str:
@@ -556,7 +556,7 @@ def _stopped(seen: Observation) -> str:
     return seen.reason or seen.outcome
 
 
-def _rank(row: Row) -> tuple[bool, bool, int, int, int]:
+def _rank(row: GuardOutcome) -> tuple[bool, bool, int, int, int]:
     """Sort key: correct outcomes first, then those that differ and reject least, with the fewest forced guards."""
     wrong = len(row.differs) + len(row.accepts)
     return (row.is_right, row.captures, -wrong, -len(row.refuses), -len(row.then))

@@ -39,14 +39,14 @@ def unchecked(program: OfProgram) -> frozenset[CallSize]:
     return frozenset.intersection(*(frozenset(row.accepts) for row in whole)) if whole else frozenset()
 
 
-def _about_the_guard(program: OfProgram) -> Iterator[Row]:
+def _about_the_guard(program: OfProgram) -> Iterator[GuardOutcome]:
     not_counted = unchecked(program)
     for row in program.rows:
         accepts = tuple(size for size in row.accepts if size not in not_counted)
         yield msgspec.structs.replace(row, accepts=accepts)
 
 
-def _tally(clause: str, given: Given, rows: Iterable[Row]) -> Tally:
+def _tally(clause: str, given: Given, rows: Iterable[GuardOutcome]) -> Tally:
     of_value = [row for row in rows if (row.clause, row.answer) == (clause, given)]
     telling = [row for row in of_value if row.captures or row.raises]
     wrong = {
@@ -168,7 +168,7 @@ RIGHT: frozenset[Verdict] = frozenset({"guard_or_false here", "guard_or_true her
 """The verdicts that name a change that is correct."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class GuardOutcome(msgspec.Struct, frozen=True):
     """One value and its outcome for one program.
 
     `clause` is the clause of the guard, or of Python's `a or b`, that has the value; empty for the whole guard.
@@ -213,7 +213,7 @@ class OfProgram(msgspec.Struct, frozen=True):
 
     name: str
     expression: str
-    rows: tuple[Row, ...]
+    rows: tuple[GuardOutcome, ...]
     verdict: Verdict
 
 

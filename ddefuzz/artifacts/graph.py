@@ -11,7 +11,7 @@ from difflib import unified_diff
 from itertools import pairwise, product
 from typing import NamedTuple
 
-from ddefuzz.artifacts.model import Artifacts, Diff, Made
+from ddefuzz.artifacts.model import Artifacts, Diff, StageOutput
 from ddefuzz.execute.protocol import Stage
 
 _NODE = re.compile(r'\s+(\w+)(?:: "([^"]*)")? = (.*?);?(?:  (?:\w+ = )+None)?$')
@@ -167,7 +167,7 @@ def diffs_of(
             if (before.stage, after.stage) == (first, second) and before.semantics == after.semantics:
                 suffix = f" ({before.semantics})" if several else ""
                 yield diff_of(f"{first} to {second}{suffix}", before, after, first, second)
-    firsts: dict[Stage, Made] = {}
+    firsts: dict[Stage, StageOutput] = {}
     for after in made:
         if (before := firsts.setdefault(after.stage, after)) is not after:
             name = f"{before.stage}: {before.semantics} to {after.semantics}"
@@ -179,7 +179,7 @@ def diffs_of(
                 yield diff_of(title, before, after, here.torch, there.torch)
 
 
-def diff_of(name: str, old: Made, new: Made, first: str, second: str) -> Diff:
+def diff_of(name: str, old: StageOutput, new: StageOutput, first: str, second: str) -> Diff:
     """The diff of two graphs with positions for names, or why there is none."""
     file = f"diffs/{re.sub(r'[^a-zA-Z0-9.+-]+', '-', name).strip('-')}.diff"
     missing = [said for made, said in ((old, first), (new, second)) if made.graph is None]

@@ -19,9 +19,20 @@ import torch
 from torch.fx import GraphModule
 
 from ddefuzz.artifacts.graph import GraphNode, assertions_in, assertions_in_code, count_of, nodes_of, symbols_in
-from ddefuzz.artifacts.model import DIFFED, Break, Broken, Link, Made, MakeTask, Part, PartKind, Symbol, failure_of
+from ddefuzz.artifacts.model import (
+    DIFFED,
+    Break,
+    GraphBreaks,
+    Link,
+    MakeTask,
+    Part,
+    PartKind,
+    StageOutput,
+    Symbol,
+    failure_of,
+)
 from ddefuzz.execute.observe import captured_output, clean_slate, failed_by, kept_apart, observe_in
-from ddefuzz.execute.prepared import Prepared
+from ddefuzz.execute.prepared import PreparedSubject
 from ddefuzz.execute.protocol import Observation, Run, Subject
 from ddefuzz.execute.stages import Capture, StageFunction, as_compiled, mark, stage_function
 from ddefuzz.execute.subject import prepare
@@ -85,7 +96,7 @@ _OWN = "ddefuzz/"
 _ADDRESS = re.compile(r"\b(?:\d{12,}|0x[0-9a-f]{6,})\b")
 
 
-def make(task: MakeTask) -> Made:
+def make(task: MakeTask) -> StageOutput:
     """Run the stage once. Whatever it raises becomes the failure of the record."""
     entries: list[tuple[str, str]] = []
     own: list[Part] = []
@@ -106,7 +117,7 @@ def make(task: MakeTask) -> Made:
     parts = _numbered([*graphs, *guards, *own])
     graph = next((part.text for part in parts if part.name == DIFFED[task.stage]), "")
     kernels = next((kernels_of(text) for name, text in entries if name == KERNELS_OF_NODES), {})
-    return Made(
+    return StageOutput(
         stage=task.stage,
         semantics=str(task.semantics),
         outcome=observed.outcome,
@@ -132,7 +143,7 @@ def make(task: MakeTask) -> Made:
     )
 
 
-def _prepared_as_forward(subject: Subject) -> Prepared:
+def _prepared_as_forward(subject: Subject) -> PreparedSubject:
     """The subject, whose function is called `forward`: non-strict export keeps the lines of such functions only
     (torch/fx/experimental/proxy_tensor.py).
     """
@@ -146,7 +157,7 @@ def _prepared_as_forward(subject: Subject) -> Prepared:
     return replace(prepared, call=named)
 
 
-def _listened(stage: StageFunction, entries: list[tuple[str, str]], prepared: Prepared) -> Capture | None:
+def _listened(stage: StageFunction, entries: list[tuple[str, str]], prepared: PreparedSubject) -> Capture | None:
     """The stage, with torch's log of what it makes. The backward graph is lowered at once."""
     provenance = torch_api.bound(torch_api.INDUCTOR_CONFIG)({torch_api.PROVENANCE.key: 1})
     at_once = torch_api.bound(torch_api.AOT_CONFIG)({torch_api.BACKWARD_AT_ONCE.key: True})
@@ -239,7 +250,7 @@ REASON_LINES = 12
 """The lines that are kept of what dynamo says."""
 
 
-def find_breaks(subject: Subject) -> Broken:
+def find_breaks(subject: Subject) -> GraphBreaks:
     """Call the compiled subject once, with dynamo's eager backend.
 
     After a break, what ran eagerly has plain sizes: dynamo continues with them as with any sizes of an input.
@@ -262,7 +273,7 @@ def find_breaks(subject: Subject) -> Broken:
                 compiled(*prepared.args, **prepared.kwargs)
             except BaseException as raised:  # noqa: BLE001 the subject is under test: whatever it raises is told
                 error = f"{type(raised).__name__}: {str(raised).strip().partition(chr(10))[0]}"
-    return Broken(len(graphs), _each_once(seen), error)
+    return GraphBreaks(len(graphs), _each_once(seen), error)
 
 
 @contextmanager

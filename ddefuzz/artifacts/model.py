@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import decisive
 from ddefuzz.classify.site import user_frame
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Outcome, Semantics, Stage, Subject
@@ -84,7 +84,7 @@ class Break(msgspec.Struct, frozen=True):
     count: int = 1
 
 
-class Broken(msgspec.Struct, frozen=True):
+class GraphBreaks(msgspec.Struct, frozen=True):
     """What torch.compile(fullgraph=False) makes: the number of graphs, and the breaks in order of first visit.
 
     `error` is what the call raised, if it did not end.
@@ -95,7 +95,7 @@ class Broken(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Made(msgspec.Struct, frozen=True):
+class StageOutput(msgspec.Struct, frozen=True):
     """What one stage made under one semantics. `fallbacks` are the guards that it could not decide."""
 
     stage: Stage
@@ -161,8 +161,8 @@ class Artifacts(msgspec.Struct, frozen=True):
     torch: str
     target: str
     program: str
-    stages: tuple[Made, ...]
-    broken: Broken | None = None
+    stages: tuple[StageOutput, ...]
+    broken: GraphBreaks | None = None
     others: tuple[tuple[str, Artifacts], ...] = ()
     diffs: tuple[Diff, ...] = ()
     about: About | None = None
@@ -177,15 +177,15 @@ class MakeTask(msgspec.Struct, frozen=True):
     semantics: Semantics = EXPLICIT
 
 
-def make(task: MakeTask) -> Made:
+def make(task: MakeTask) -> StageOutput:
     """Run the stage."""
-    result: Made = late("ddefuzz.artifacts.made").make(task)
+    result: StageOutput = late("ddefuzz.artifacts.made").make(task)
     return result
 
 
-def find_breaks(subject: Subject) -> Broken:
+def find_breaks(subject: Subject) -> GraphBreaks:
     """Compile with fullgraph=False."""
-    result: Broken = late("ddefuzz.artifacts.made").find_breaks(subject)
+    result: GraphBreaks = late("ddefuzz.artifacts.made").find_breaks(subject)
     return result
 
 
@@ -200,7 +200,7 @@ def failure_of(observed: Observation) -> Cause | None:
     return cause_of(capture.classify(failures[0])) if failures else None
 
 
-def cause_of(classified: Classified) -> Cause:
+def cause_of(classified: Classification) -> Cause:
     """A classified failure. The user's line is the innermost one that dynamo traced, or that ran."""
     observed = classified.failure.observation
     exception = decisive(observed)[1] if observed.exceptions else None

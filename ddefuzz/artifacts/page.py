@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 
 from ddefuzz import __version__
-from ddefuzz.artifacts.model import About, Artifacts, Broken, CallAt, Cause, Made, Part
+from ddefuzz.artifacts.model import About, Artifacts, CallAt, Cause, GraphBreaks, Part, StageOutput
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.errors import InputError
 from ddefuzz.escape import json_text
-from ddefuzz.execute.protocol import Call, Ended, Observation
+from ddefuzz.execute.protocol import Call, CallEnd, Observation
 from ddefuzz.files import check_folder, read_bytes, write_files
-from ddefuzz.oracles.recompilation import Repeated
+from ddefuzz.oracles.recompilation import CallSequence
 from ddefuzz.oracles.table import row_of
 from ddefuzz.show.blocks import (
     Block,
@@ -26,9 +26,9 @@ from ddefuzz.show.blocks import (
     Items,
     Mark,
     Paragraph,
-    Row,
     Span,
     Table,
+    TableRow,
     counted,
     marked,
     prose,
@@ -82,7 +82,7 @@ def files_of(made: Artifacts) -> Iterator[tuple[str, str]]:
     yield DOCUMENT, json_text(made, indent=True) + "\n"
 
 
-def place_of(made: Artifacts, stage: Made) -> str:
+def place_of(made: Artifacts, stage: StageOutput) -> str:
     """The folder of a stage: its name, with the semantics if there are several."""
     several = len({one.semantics for one in made.stages}) > 1
     return f"{stage.stage}-{stage.semantics}" if several else stage.stage
@@ -157,11 +157,11 @@ def _stages(made: Artifacts) -> Table:
         if (failure := stage.failure) is not None:
             first = met.setdefault((failure.kind, failure.site), place)
             detail = said_cause(failure) if first == place else f"as in {first}"
-        rows.append(Row((Span(place, href=f"#{place}"), ending(stage), *numbers), Span(detail, style="dim")))
+        rows.append(TableRow((Span(place, href=f"#{place}"), ending(stage), *numbers), Span(detail, style="dim")))
     return table(TITLES, rows, right=TITLES[2:], folding=("outcome",))
 
 
-def _stage(stage: Made, place: str) -> Iterator[Block]:
+def _stage(stage: StageOutput, place: str) -> Iterator[Block]:
     yield Heading(f"{place}: {ending(stage)}", anchor=place)
     if stage.failure is not None:
         yield _cause(stage.failure)
@@ -193,7 +193,7 @@ def _stage(stage: Made, place: str) -> Iterator[Block]:
         yield Details(f"{counted(len(stage.fallbacks), 'guard')} took the fallback", tuple(_fallbacks(stage)))
 
 
-def _fallbacks(stage: Made) -> Iterator[Block]:
+def _fallbacks(stage: StageOutput) -> Iterator[Block]:
     rows = (
         (
             guard.expression,
@@ -208,7 +208,7 @@ def _fallbacks(stage: Made) -> Iterator[Block]:
         yield Paragraph(f"{left_out} more are in {DOCUMENT}.", "dim")
 
 
-def _broken(broken: Broken) -> Iterator[Block]:
+def _broken(broken: GraphBreaks) -> Iterator[Block]:
     yield Heading("Graph breaks with fullgraph=False", anchor="breaks")
     ended = marked(" The call ended with `{}`", broken.error) if broken.error else ()
     yield Paragraph((f"{_counts(broken)}.", *ended))
@@ -224,7 +224,7 @@ def _cause(cause: Cause) -> Paragraph:
     return Paragraph((*head, anchor, "\n", f"{cause.evidence} (cause: {cause.cause})", *called))
 
 
-def ending(stage: Made) -> str:
+def ending(stage: StageOutput) -> str:
     """How a stage ended, in words."""
     match stage.outcome:
         case "ok":
@@ -261,7 +261,7 @@ def said_cause(cause: Cause) -> str:
     return f"{cause.kind} in {cause.site}{anchor}: {cause.evidence} ({cause.cause}){caller}"
 
 
-def _said_breaks(broken: Broken | None) -> Iterator[str]:
+def _said_breaks(broken: GraphBreaks | None) -> Iterator[str]:
     if broken is None:
         return
     yield f"with fullgraph=False: {_counts(broken)}{f', ended by {broken.error}' if broken.error else ''}"
@@ -269,7 +269,7 @@ def _said_breaks(broken: Broken | None) -> Iterator[str]:
         yield f"  {said_cause(graph_break.cause)}"
 
 
-def _counts(broken: Broken) -> str:
+def _counts(broken: GraphBreaks) -> str:
     return f"{counted(broken.graphs, 'graph')}, {counted(len(broken.breaks), 'graph break')}"
 
 
@@ -294,7 +294,7 @@ def about(title: str, kind: Kind, stages: tuple[str, ...], failure: Failure | No
 
 def _calls_of(observation: Observation) -> Iterator[CallAt]:
     for call in observation.calls:
-        result = said_of(call) if observation.measurement(Repeated) is None else _counted(call)
+        result = said_of(call) if observation.measurement(CallSequence) is None else _counted(call)
         yield CallAt(call.size, result)
 
 
@@ -311,13 +311,13 @@ def _counted(call: Call) -> str:
     return "compiled" if call.recompiled else "called with a graph that was compiled before"
 
 
-def _ended(end: Ended) -> str:
+def _ended(end: CallEnd) -> str:
     return end.error or "returns"
 
 
 def _shared(observation: Observation) -> str:
     """The sizes for which one graph is right, and the guard that keeps them apart."""
-    repeated = observation.measurement(Repeated)
+    repeated = observation.measurement(CallSequence)
     if repeated is None:
         return ""
     sizes = [call.size for call in observation.calls]

@@ -24,8 +24,8 @@ from ddefuzz.campaign.plan import (
     MINIMIZE_SECONDS,
     SLOW_TO_START,
     Budget,
+    CaseQueue,
     Plan,
-    Upcoming,
     confirm_seconds,
 )
 from ddefuzz.campaign.summary import CampaignFinding, Step, Summary, Tally, minimized
@@ -49,7 +49,7 @@ from ddefuzz.campaign.tasks import (
     was_begun,
 )
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.execute.pool import Future, Lost
+from ddefuzz.execute.pool import Future, LostTask
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, Sighting
@@ -169,7 +169,7 @@ class Campaign:
         """Work until the budget is spent or a stop is requested. Everything found is saved."""
         self._restore()
         done = frozenset(self.tally.digests)
-        cases = Upcoming(index for index in self.plan.shard.cases(self.plan.budget) if index not in done)
+        cases = CaseQueue(index for index in self.plan.shard.cases(self.plan.budget) if index not in done)
         self.start_seconds = self.clock.seconds()
         while self._submit_work(cases) or self.out.total():
             self._save_results()
@@ -223,7 +223,7 @@ class Campaign:
         """CPU seconds of the workers since the campaign was started or resumed."""
         return self.tally.total_cpu_seconds() - self.spent_before
 
-    def _submit_work(self, cases: Upcoming) -> bool:
+    def _submit_work(self, cases: CaseQueue) -> bool:
         """Fill the queue with cases and follow-ups. False if nothing is left to submit."""
         in_time = not self._over(self.plan.budget.seconds)
         spent = self._spent()
@@ -292,8 +292,8 @@ class Campaign:
         self.begun[task.index] = task
         self._send(f"case {task.index}", run_case, task, self.plan.seconds_of(task), partial(self._end_case, task))
 
-    def _end_case(self, task: CaseTask, result: CaseResult | Lost) -> None:
-        if isinstance(result, Lost):
+    def _end_case(self, task: CaseTask, result: CaseResult | LostTask) -> None:
+        if isinstance(result, LostTask):
             if result.outcome == "not-judged":
                 self.events.append(("lost", f"case {task.index}: {result.reason}"))
             elif not was_begun(task.index, self.journal):
@@ -318,7 +318,7 @@ class Campaign:
             self._update(name, cases=self.tally.findings[name].cases + 1)
         self.events.append(("case", ""))
 
-    def _submit_again(self, task: CaseTask, lost: Lost) -> None:
+    def _submit_again(self, task: CaseTask, lost: LostTask) -> None:
         """Submit a case again that was lost before any worker had begun it."""
         self.lost_before_begun += 1
         if self.lost_before_begun > LOST_BEFORE_BEGUN:
@@ -374,7 +374,7 @@ class Campaign:
         self.minimizing[name] = task
         self._send(name, run_minimize, task, MINIMIZE_SECONDS, partial(self._end_minimize, name, task))
 
-    def _end_minimize(self, name: str, task: MinimizeTask, result: MinimizeResult | Lost) -> None:
+    def _end_minimize(self, name: str, task: MinimizeTask, result: MinimizeResult | LostTask) -> None:
         suspect = task.suspect
         del self.minimizing[name]
         best = result if isinstance(result, MinimizeResult) else smallest_so_far(task, self.journal)
@@ -412,16 +412,16 @@ class Campaign:
         take = partial(self._end_confirm, name, suspect)
         self._send(name, run_confirm, suspect, confirm_seconds(suspect), take, cold=True)
 
-    def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost) -> None:
+    def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | LostTask) -> None:
         match result:
             case ConfirmResult(shown=failure, cpu_seconds=seconds):
                 shown = failure is not None
                 self._followed("confirm", seconds)
-            case Lost(outcome="not-judged", reason=reason):
+            case LostTask(outcome="not-judged", reason=reason):
                 # A bug of ddefuzz says nothing about the finding, which stays unconfirmed.
                 self.events.append(("lost", f"{name}: {reason}"))
                 return
-            case Lost():
+            case LostTask():
                 failure = shown_by_loss(suspect, result)
                 shown = failure is not None
         # Only now, because an unconfirmed finding is minimized again when the campaign is resumed.
@@ -439,7 +439,7 @@ class Campaign:
             take = partial(self._end_control, name)
             self.to_minimize.append(lambda: self._send(name, run_control, task, CONFIRM_SECONDS, take))
 
-    def _end_control(self, name: str, result: ControlResult | Lost) -> None:
+    def _end_control(self, name: str, result: ControlResult | LostTask) -> None:
         if isinstance(result, ControlResult):
             self._followed("control", result.cpu_seconds)
         self.database.set_control(name, result.control if isinstance(result, ControlResult) else NOT_JUDGED)

@@ -48,7 +48,7 @@ from ddefuzz.minimize.rewrite import StandIn
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import table
 from ddefuzz.oracles.keys_run import smallest_case
-from ddefuzz.oracles.program import CAPTURE, Judged, Suspect, judge_program, observe, shows
+from ddefuzz.oracles.program import CAPTURE, JudgedRun, Suspect, judge_program, observe, shows
 from ddefuzz.program.model import Expr, Program, functions_in
 from ddefuzz.program.text import digest, is_key, print_program
 
@@ -96,13 +96,13 @@ def run_case(task: CaseTask) -> CaseResult:
     )
 
 
-def _captured(text: str, task: CaseTask, runner: Runner) -> tuple[Judged, ...]:
+def _captured(text: str, task: CaseTask, runner: Runner) -> tuple[JudgedRun, ...]:
     return judge_program(
         text, task.stages, task.semantics, runner, oracles=task.oracles, called=task.called, sampled=True
     )
 
 
-def result_of(text: str, judged: Iterable[Judged]) -> CaseResult:
+def result_of(text: str, judged: Iterable[JudgedRun]) -> CaseResult:
     """What the judged runs of a program are for a campaign: the outcome of each run, one sighting for each failure, and
     the guard sites of explicit runs.
     """

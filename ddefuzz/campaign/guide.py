@@ -153,7 +153,7 @@ ALONE: Final[tuple[How, ...]] = tuple(how for how in HOW if how != "splice")
 
 
 @dataclass(slots=True)
-class Calling:
+class CallHistory:
     """The guards whose fallback was taken, the programs that evaluated them, and how often these were called.
 
     `programs` passed in the stage where they evaluated the guard, `failed` did not. `runs` counts the called programs
@@ -300,7 +300,7 @@ class Guide:
     called_case: Callable[[int], CalledCase | None] = lambda index: None
     ledger: Ledger = field(default_factory=Ledger)
     kept: list[Parent] = field(default_factory=list)
-    calling: Calling = field(default_factory=Calling)
+    calling: CallHistory = field(default_factory=CallHistory)
     strategies: dict[str, Yield] = field(init=False)
     sampler: Sampler = field(init=False)
     verdicts: set[tuple[str, str]] = field(default_factory=set)

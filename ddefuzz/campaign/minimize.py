@@ -28,7 +28,7 @@ from ddefuzz.classify.evidence import failing_ops
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
-from ddefuzz.execute.pool import Future, Lost, Pool
+from ddefuzz.execute.pool import Future, LostTask, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, CallableSubject, ProgramSubject, Run, Runner, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.files import is_file
@@ -62,7 +62,7 @@ Listener: TypeAlias = Callable[[int, int], None]
 """Gets the number of captures so far and of the operations that are left, with each smaller program."""
 
 
-class Renewed(NamedTuple):
+class FollowUp(NamedTuple):
     """The result for a finding: its smallest program, the failure in a fresh process, and the control runs.
 
     `result` is None if the worker was lost before it found a program. `shown` is None if the program does not show the
@@ -84,7 +84,7 @@ def can_be_minimized(finding: Finding) -> bool:
 
 def renew(
     findings: Iterable[Finding], workers: Workers, journal: Path, *, max_attempts: int, timeout: float
-) -> Iterator[Renewed]:
+) -> Iterator[FollowUp]:
     """Minimize each finding again, from its smallest program so far, confirm and control it; in the order given.
 
     A finding keeps that program if no smaller one shows its signature. Workers minimize the next findings meanwhile.
@@ -98,7 +98,7 @@ def renew(
         )
         begun.append((finding, task, workers.submit(run_minimize, task, timeout)))
 
-    def ended() -> Renewed:
+    def ended() -> FollowUp:
         finding, task, future = begun.popleft()
         with guarded(finding.id):
             renewed = _renewed(finding, _minimized(task, future, workers, journal, timeout), workers, timeout)
@@ -108,7 +108,7 @@ def renew(
             begin(msgspec.structs.replace(finding, minimal=None))
             finding, task, future = begun.pop()
             return _renewed(finding, _minimized(task, future, workers, journal, timeout), workers, timeout)
-        return Renewed(finding, "lost", None)
+        return FollowUp(finding, "lost", None)
 
     for finding in findings:
         begin(finding)
@@ -118,7 +118,7 @@ def renew(
         yield ended()
 
 
-def save_renewed(database: Database, renewed: Renewed) -> None:
+def save_renewed(database: Database, renewed: FollowUp) -> None:
     """Save what was confirmed."""
     if renewed.shown is None or renewed.result is None:
         return
@@ -140,8 +140,8 @@ def _minimized(
     task: MinimizeTask, future: Future[Any], workers: Workers, journal: Path, timeout: float
 ) -> MinimizeResult | None:
     """The result. After a crash the minimization is repeated without the candidate that crashed."""
-    result: MinimizeResult | Lost = future.result()
-    while isinstance(result, Lost):
+    result: MinimizeResult | LostTask = future.result()
+    while isinstance(result, LostTask):
         best, culprit = smallest_so_far(task, journal), suspected(task, journal)
         again = culprit is not None and culprit not in task.avoid and len(task.avoid) < MOST_AVOIDED
         if result.outcome != "crash" or culprit is None or not again:
@@ -152,28 +152,28 @@ def _minimized(
     return result
 
 
-def _renewed(finding: Finding, result: MinimizeResult | None, workers: Workers, timeout: float) -> Renewed:
+def _renewed(finding: Finding, result: MinimizeResult | None, workers: Workers, timeout: float) -> FollowUp:
     if result is None:
-        return Renewed(finding, "lost", None)
+        return FollowUp(finding, "lost", None)
     shown = _shown(finding, result.program, workers, timeout)
     status: Status = "same" if result.program == finding.minimal else "smaller"
     if shown is None and status == "smaller" and finding.minimal is not None:
         result = msgspec.structs.replace(result, program=finding.minimal, steps=finding.steps or result.steps)
         shown, status = _shown(finding, finding.minimal, workers, timeout), "same"
     if shown is None:
-        return Renewed(finding, "not shown", result)
-    return Renewed(finding, status, result, shown, _control(result.program, shown, workers, timeout))
+        return FollowUp(finding, "not shown", result)
+    return FollowUp(finding, status, result, shown, _control(result.program, shown, workers, timeout))
 
 
 def _shown(finding: Finding, program: str, workers: Workers, timeout: float) -> Failure | None:
     result = workers.submit(run_confirm, _suspect(finding, program), timeout, cold=True).result()
-    return None if isinstance(result, Lost) else result.shown
+    return None if isinstance(result, LostTask) else result.shown
 
 
 def _control(program: str, shown: Failure, workers: Workers | Pool, timeout: float) -> Control:
     task = ControlTask(program, shown, failing_ops(shown.observation, program))
     result = workers.submit(run_control, task, timeout).result()
-    return NOT_JUDGED if isinstance(result, Lost) else result.control
+    return NOT_JUDGED if isinstance(result, LostTask) else result.control
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -190,7 +190,7 @@ class Outcome(msgspec.Struct, frozen=True):
     schema: str = "ddefuzz.minimize/1"
 
 
-def outcome_of(renewed: Renewed) -> Outcome:
+def outcome_of(renewed: FollowUp) -> Outcome:
     """The outcome for a finding of which all are minimized again. A lost one has the program that it had."""
     finding = renewed.finding
     before = MinimizeResult(finding.minimal or finding.original or "", finding.steps or 0, 0, exhausted=True)
@@ -334,7 +334,7 @@ def start_of_model(
     if observations[0].outcome != "ok" or not wanted:
         raise InputError(f"{named}: found a model that does not fail in {', '.join(stages)}, expected one that does")
     text = pool.submit(record, subject, timeout).result()
-    if isinstance(text, Lost) or not text:
+    if isinstance(text, LostTask) or not text:
         raise InputError(
             f"{named}: found no call of torch that fails when sizes are propagated ({wanted[0]}), expected one: "
             "a branch of your own code cannot be made a program"

@@ -9,17 +9,17 @@ from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.replay import (
     MISMATCHES,
     KeptCase,
-    Replayed,
+    ReplayResult,
     Status,
     statuses,
     statuses_of_findings,
 )
-from ddefuzz.campaign.summary import Called, CampaignFinding, Summary, Tally
+from ddefuzz.campaign.summary import CallCounts, CampaignFinding, Summary, Tally
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import leads_to_file
 from ddefuzz.findings.model import Finding
 from ddefuzz.program.sizes import CALL_SIZES
-from ddefuzz.show.blocks import Block, Commands, Inline, Invocation, Items, Row, Span, counted, table
+from ddefuzz.show.blocks import Block, Commands, Inline, Invocation, Items, Span, TableRow, counted, table
 from ddefuzz.show.evidence import VERDICTS, verdicts_line
 from ddefuzz.show.findings import (
     numbers,
@@ -109,7 +109,7 @@ def _lines(summary: Summary, bugs: list[CampaignFinding]) -> Iterator[str]:
         )
 
 
-def _called(of: Mapping[Stage, Called]) -> str:
+def _called(of: Mapping[Stage, CallCounts]) -> str:
     """How many captured programs were called, and at how many of the sizes."""
     stages = ", ".join(f"{stage} {one.programs} ({one.at_all_sizes})" for stage, one in of.items())
     programs = sum(one.programs for one in of.values())
@@ -130,7 +130,7 @@ def _cells(seen: CampaignFinding) -> tuple[Inline, ...]:
     return name, seen.cause, seen.status, site, anchor, str(seen.cases), steps, seen.confirmed
 
 
-def _runs(summary: Summary) -> Iterator[Row]:
+def _runs(summary: Summary) -> Iterator[TableRow]:
     """How the runs of each stage ended: verdicts, and other outcomes than ok by semantics."""
     for stage, by_semantics in summary.outcomes.items():
         verdicts = summary.verdicts.get(stage, {})
@@ -139,7 +139,7 @@ def _runs(summary: Summary) -> Iterator[Row]:
             for semantics, outcomes in by_semantics.items()
         ]
         judged = [f"{verdicts[name]} {name}" for name in VERDICTS if name in verdicts]
-        yield Row((stage, ", ".join(judged)), Span("; ".join(ends), style="dim"))
+        yield TableRow((stage, ", ".join(judged)), Span("; ".join(ends), style="dim"))
 
 
 def _next(summary: Summary, bugs: list[CampaignFinding], call: Invocation) -> list[str]:
@@ -183,7 +183,7 @@ _OUTCOMES: dict[Status, Outcome] = {
 }
 
 
-def replay_report(results: Iterable[Replayed], torch: str) -> Report:
+def replay_report(results: Iterable[ReplayResult], torch: str) -> Report:
     """A replay: a result for each case. What does not do what is expected failed."""
     replayed = tuple(results)
     documents = tuple(
@@ -211,7 +211,7 @@ def replay_report(results: Iterable[Replayed], torch: str) -> Report:
     )
 
 
-def _replayed(result: Replayed) -> Result:
+def _replayed(result: ReplayResult) -> Result:
     expect = result.case.expect
     path = Path(result.case.id.partition("@")[0].partition(".py:")[0] + ".py" * (".py:" in result.case.id))
     relative = leads_to_file(path) and not path.is_absolute()
@@ -231,7 +231,7 @@ def _replayed(result: Replayed) -> Result:
     )
 
 
-def replay_view(results: tuple[Replayed, ...], call: Invocation) -> Iterator[Block]:
+def replay_view(results: tuple[ReplayResult, ...], call: Invocation) -> Iterator[Block]:
     """The cases that do not do what is expected, the counts, and what to type next."""
     listed = [result for result in results if result.status != "as expected"]
     if listed:
@@ -253,13 +253,13 @@ def replay_view(results: tuple[Replayed, ...], call: Invocation) -> Iterator[Blo
         yield Commands((call.command("check", *words, with_db=False),))
 
 
-def _row(result: Replayed) -> Row:
+def _row(result: ReplayResult) -> TableRow:
     evidence = f": {result.evidence}" if result.evidence else ""
     detail = Span(f"expected {result.case.expect}; seen {result.seen}{evidence}", style="dim")
-    return Row((result.status, result.case.id), detail)
+    return TableRow((result.status, result.case.id), detail)
 
 
-def totals(results: tuple[Replayed, ...]) -> list[str]:
+def totals(results: tuple[ReplayResult, ...]) -> list[str]:
     """The number of cases and findings with each status."""
     findings = statuses_of_findings(results)
     return [total("case", statuses(results)), *([total("finding", findings)] if findings else [])]

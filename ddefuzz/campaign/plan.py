@@ -243,7 +243,7 @@ def _slower(stage: Stage) -> int:
     return 1 if own is None else own.slower
 
 
-class Upcoming:
+class CaseQueue:
     """The cases to come. `index` is the next one, None if there is none."""
 
     def __init__(self, indices: Iterator[int]) -> None:

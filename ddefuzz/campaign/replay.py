@@ -15,7 +15,7 @@ import msgspec
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import InputError, refuse
-from ddefuzz.execute.pool import Lost, Pool, lost_observation
+from ddefuzz.execute.pool import LostTask, Pool, lost_observation
 from ddefuzz.execute.protocol import (
     EXPLICIT,
     CallableSubject,
@@ -38,7 +38,7 @@ from ddefuzz.internal import guarded
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles import table
 from ddefuzz.oracles.keys import untrusted_function
-from ddefuzz.oracles.program import CAPTURE, Trial, Tried, check_case, judge_run, tried_of
+from ddefuzz.oracles.program import CAPTURE, Trial, TriedRun, check_case, judge_run, tried_of
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import Case, digest, print_program, read_program
 
@@ -67,7 +67,7 @@ class CaseFile(NamedTuple):
         return len(self.case.program.steps)
 
 
-class Covered(NamedTuple):
+class Coverage(NamedTuple):
     """What a case file covers: guard sites and signatures, each with its stage. `held` says why it has to stay."""
 
     file: CaseFile
@@ -105,7 +105,7 @@ def expectations(text: str, stages: Iterable[Stage], jobs: int) -> tuple[tuple[s
     return tuple(done), tuple(reasons)
 
 
-def covered(files: Iterable[CaseFile], jobs: int, listen: Callable[[Path], None]) -> tuple[Covered, ...]:
+def covered(files: Iterable[CaseFile], jobs: int, listen: Callable[[Path], None]) -> tuple[Coverage, ...]:
     """Run all cases, and say what each file covers.
 
     A file stays in any event if one of its cases is expected to pass, because it covers no failure and holds a fix, or
@@ -127,12 +127,12 @@ def covered(files: Iterable[CaseFile], jobs: int, listen: Callable[[Path], None]
                 stage = tried.observation.stage
                 items |= {(stage, one.signature.key) for one in tried.failures}
                 items |= {(stage, one.name) for one in reached(tried.observation, tried.failures)}
-            results.append(Covered(file, frozenset(items), held))
+            results.append(Coverage(file, frozenset(items), held))
             listen(file.path)
     return tuple(results)
 
 
-def enough(all_: Iterable[Covered]) -> tuple[tuple[Covered, ...], Mapping[Path, tuple[Path, ...]]]:
+def enough(all_: Iterable[Coverage]) -> tuple[tuple[Coverage, ...], Mapping[Path, tuple[Path, ...]]]:
     """The files that are enough to cover what all cover; and those that can go, with the files that cover theirs.
 
     Greedy: the file that covers most of what is left comes next, then the one with fewer steps, then by name.
@@ -212,7 +212,7 @@ class TrustedModule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expected: str
 
 
-class Trusted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrustFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of `trusted.toml`. Loading a user module executes it, so each module has to be listed here."""
 
     module: tuple[TrustedModule, ...]
@@ -369,7 +369,7 @@ def trusted_cases(listed: Path) -> Iterator[KeptCase]:
 def _read_trusted(listed: Path) -> Iterator[tuple[Path, Path]]:
     """The path of each module in a list, and of the file with its outcomes."""
     try:
-        trusted = msgspec.convert(read_toml(listed), Trusted)
+        trusted = msgspec.convert(read_toml(listed), TrustFile)
     except msgspec.ValidationError as error:
         raise InputError(f"{listed}: {error}") from error
     for module in trusted.module:
@@ -398,7 +398,7 @@ MISMATCHES: frozenset[Status] = frozenset({"fails", "fails otherwise", "not judg
 _WORST_FIRST: tuple[Status, ...] = ("fails otherwise", "fails", "not judged", "gone", "as expected")
 
 
-class Replayed(msgspec.Struct, frozen=True):
+class ReplayResult(msgspec.Struct, frozen=True):
     """The result of one case. `seen` is what it did, in the form of an expectation."""
 
     case: KeptCase
@@ -407,30 +407,30 @@ class Replayed(msgspec.Struct, frozen=True):
     evidence: str = ""
 
 
-def compare(case: KeptCase, seen: Tried) -> Replayed:
+def compare(case: KeptCase, seen: TriedRun) -> ReplayResult:
     """Compare the result with what is expected of the case."""
     observation = seen.observation
     run = f"{observation.stage}/{observation.semantics}"
     if observation.outcome == "not-judged":
-        return Replayed(
+        return ReplayResult(
             case, "as expected" if case.expect.either else "not judged", f"{run} not judged", observation.reason
         )
     if not seen.failures:
-        return Replayed(case, "gone" if case.expect.kind else "as expected", f"{run} ok")
+        return ReplayResult(case, "gone" if case.expect.kind else "as expected", f"{run} ok")
     match = next((one for one in seen.failures if case.expect.fits(one.signature)), None)
     first = match or seen.failures[0]
     status: Status = "fails" if case.expect.kind is None else "fails otherwise" if match is None else "as expected"
     if case.expect.either:
         status = "as expected"
-    return Replayed(case, status, f"{run} {first.signature.kind} at {first.signature.site}", first.failure.evidence)
+    return ReplayResult(case, status, f"{run} {first.signature.kind} at {first.signature.site}", first.failure.evidence)
 
 
 def replay(
     cases: Iterable[KeptCase],
     jobs: int,
-    listen: Callable[[Replayed], None] = lambda _: None,
+    listen: Callable[[ReplayResult], None] = lambda _: None,
     ledger: Ledger | None = None,
-) -> tuple[Replayed, ...]:
+) -> tuple[ReplayResult, ...]:
     """Run every case in a worker and compare. The results are in the order of the cases.
 
     The guard sites that the cases reach with explicit semantics are added to `ledger`.
@@ -452,17 +452,17 @@ def replay(
                 refuse(InputError(f"{case.id}: {error}"))
                 reason = str(error)
             if reason and (not results or results[-1].case is not case):
-                results.append(Replayed(case, "not judged", f"{case.expect.stage} not judged", reason))
+                results.append(ReplayResult(case, "not judged", f"{case.expect.stage} not judged", reason))
             listen(results[-1])
     return tuple(results)
 
 
-def statuses(results: Iterable[Replayed]) -> dict[Status, int]:
+def statuses(results: Iterable[ReplayResult]) -> dict[Status, int]:
     """The number of cases with each status that occurs, in the order of `Status`."""
     return _counted(result.status for result in results)
 
 
-def statuses_of_findings(results: Iterable[Replayed]) -> dict[Status, int]:
+def statuses_of_findings(results: Iterable[ReplayResult]) -> dict[Status, int]:
     """The number of findings with each status: the worst of their programs. Other cases are not counted."""
     by_finding: dict[str, set[Status]] = {}
     for result in results:
@@ -482,8 +482,8 @@ def trial_of(case: KeptCase) -> Trial:
     return Trial(Run(case.subject, expect.stage, expect.semantics, calls=expect.calls), expect.oracles)
 
 
-def arrived(case: KeptCase, result: Tried | Lost) -> Tried:
+def arrived(case: KeptCase, result: TriedRun | LostTask) -> TriedRun:
     """The judged run. If the worker was lost, one that says so."""
-    if isinstance(result, Tried):
+    if isinstance(result, TriedRun):
         return result
     return tried_of(lost_observation(trial_of(case).run, result))

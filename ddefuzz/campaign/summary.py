@@ -61,7 +61,7 @@ class CampaignFinding(msgspec.Struct, frozen=True):
         return self.is_new and self.steps is None and can_be
 
 
-class Minimized(msgspec.Struct, frozen=True):
+class MinimizeCounts(msgspec.Struct, frozen=True):
     """The findings that this campaign minimized: sizes of their smallest programs, and how many were confirmed.
 
     `cpu_seconds_each` is for minimizing and confirming together.
@@ -74,14 +74,14 @@ class Minimized(msgspec.Struct, frozen=True):
     cpu_seconds_each: float
 
 
-def minimized(findings: Iterable[CampaignFinding], cpu_seconds: Mapping[str, float]) -> Minimized | None:
+def minimized(findings: Iterable[CampaignFinding], cpu_seconds: Mapping[str, float]) -> MinimizeCounts | None:
     """The counts of minimized findings, None if there are none. `cpu_seconds` are those of a summary."""
     smaller = [(seen.steps, seen.confirmed == CONFIRMED) for seen in findings if seen.steps is not None]
     if not smaller:
         return None
     steps, confirmed = zip(*smaller, strict=True)
     seconds = cpu_seconds.get("minimize", 0.0) + cpu_seconds.get("confirm", 0.0)
-    return Minimized(len(steps), median(steps), max(steps), sum(confirmed), round(seconds / len(steps), 3))
+    return MinimizeCounts(len(steps), median(steps), max(steps), sum(confirmed), round(seconds / len(steps), 3))
 
 
 class StrategyCount(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class StrategyCount(msgspec.Struct, frozen=True):
     new_sites: int = 0
 
 
-class Called(msgspec.Struct, frozen=True):
+class CallCounts(msgspec.Struct, frozen=True):
     """The captured programs of a stage that were called beside eager: how many, how many at all of `CALL_SIZES`, and
     how many at each. Some programs have no inputs of some size.
     """
@@ -138,14 +138,14 @@ class Summary(msgspec.Struct, frozen=True):
     strategies: dict[str, StrategyCount]
     outcomes: dict[str, dict[str, dict[str, int]]]
     verdicts: dict[str, dict[str, int]]
-    calls: dict[Stage, Called]
+    calls: dict[Stage, CallCounts]
     findings: tuple[CampaignFinding, ...]
     cpu_seconds: dict[str, float]
     seconds: float
     start_seconds: float
     peak_rss_mb: float
     interrupted: bool
-    minimized: Minimized | None
+    minimized: MinimizeCounts | None
     unminimized: int
     lost: int
     campaign: int
@@ -260,16 +260,16 @@ class Tally:
             nested.setdefault(stage, {}).setdefault(semantics, {})[outcome] = number
         return nested
 
-    def calls(self) -> dict[Stage, Called]:
+    def calls(self) -> dict[Stage, CallCounts]:
         """The programs that were called, by stage."""
         return {stage: self._called_in(stage) for stage in STAGES if any(stage == one for one, _ in self.called)}
 
-    def _called_in(self, stage: Stage) -> Called:
+    def _called_in(self, stage: Stage) -> CallCounts:
         counts: Counter[frozenset[CallSize]] = Counter()
         for (of_stage, sizes), number in self.called.items():
             counts[frozenset(sizes)] += number if of_stage == stage else 0
         at = {size: sum(number for sizes, number in counts.items() if size in sizes) for size in CALL_SIZES}
-        return Called(sum(counts.values()), counts[frozenset(CALL_SIZES)], at)
+        return CallCounts(sum(counts.values()), counts[frozenset(CALL_SIZES)], at)
 
     def nested_verdicts(self) -> dict[str, dict[str, int]]:
         """The verdicts as stage → verdict → number."""

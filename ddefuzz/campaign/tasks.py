@@ -15,10 +15,10 @@ from ddefuzz.answers.model import Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.errors import ProgramError
 from ddefuzz.execute.journal import Entry, entries, last_of_case
-from ddefuzz.execute.pool import Future, Lost, lost_observation
+from ddefuzz.execute.pool import Future, LostTask, lost_observation
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.worker import late
-from ddefuzz.findings.ledger import Reached
+from ddefuzz.findings.ledger import SiteVisit
 from ddefuzz.findings.model import Sighting, sighting
 from ddefuzz.generate.profiles import Draw, Origin
 from ddefuzz.ops.catalogue import parse
@@ -34,7 +34,7 @@ INSPECTED, TRIED, TAKEN = "inspect", "minimize", "smaller"
 """The `stage` in the journal for a candidate: run in eager, captured, and shown to have the signature."""
 
 
-def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResult:
+def lost_case(task: CaseTask, lost: LostTask, journal: Path, torch: str) -> CaseResult:
     """The result of a case that ended its worker, with one sighting of the crash or hang.
 
     A case that an exception of ddefuzz ended is not judged. One that was still being drawn has no sighting: eager ended
@@ -63,7 +63,7 @@ def sightings_of(observation: Observation, program: str, torch: str) -> tuple[Si
     return tuple(sighting(failure, program, "fails", torch) for failure in tried_of(observation).failures)
 
 
-def shown_by_loss(suspect: Suspect, lost: Lost) -> Failure | None:
+def shown_by_loss(suspect: Suspect, lost: LostTask) -> Failure | None:
     """The failure by which the loss of a confirmation shows the suspected signature; None if it does not."""
     run = Run(ProgramSubject(suspect.program), suspect.stage, suspect.semantics, calls=suspect.calls)
     failures = tried_of(lost_observation(run, lost)).failures
@@ -162,7 +162,7 @@ class StageReached(msgspec.Struct, frozen=True):
     """The guard sites that the explicit run in one stage reached."""
 
     stage: Stage
-    reached: tuple[Reached, ...]
+    reached: tuple[SiteVisit, ...]
 
 
 class CaseResult(msgspec.Struct, frozen=True):

@@ -39,11 +39,11 @@ from ddefuzz.checking.edits import (
 from ddefuzz.checking.patch import InputDim, Interface
 from ddefuzz.checking.problems import NUMBERS, full_path, own_line
 from ddefuzz.classify.anchor import python_anchor
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.instrument import torch_api
-from ddefuzz.instrument.events import Frame, Raised, SymbolOrigin
+from ddefuzz.instrument.events import Frame, RaisedError, SymbolOrigin
 from ddefuzz.syntax import compiles, replaced
 
 _TRUTH_OF_A_TENSOR = re.compile(r"|Eq\([uz]\w*, 1\)|Ne\([uz]\w*, 0(\.0)?\)")
@@ -350,7 +350,7 @@ class Proposal(NamedTuple):
     key: str = ""
 
 
-def proposed(failure: Classified, sources: Sources, described: Interface) -> Iterator[Proposal]:
+def proposed(failure: Classification, sources: Sources, described: Interface) -> Iterator[Proposal]:
     """All changes that may help with a failure, those of least harm first."""
     raised, key = failure.failure.observation.raised, failure.signature.key
     frame = own_line(failure.failure.observation)
@@ -395,7 +395,7 @@ def _place(frame: Frame, question: str, sources: Sources) -> Place | None:
     return locate(source, frame, python_anchor(frame), question, {}) if source is not None else None
 
 
-def _about_inputs(raised: Raised, described: Interface) -> Iterator[Edit]:
+def _about_inputs(raised: RaisedError, described: Interface) -> Iterator[Edit]:
     groups: dict[str, list[InputDim]] = {}
     for dim in described.dims:
         if dim.symbol:
@@ -458,7 +458,7 @@ def _bounds(mapping: dict[str, str]) -> Iterator[str]:
             yield " and ".join(f"{dim} {bound}" for dim in mapping.values())
 
 
-def _inner_places(raised: Raised, frame: Frame, sources: Sources) -> Iterator[tuple[str, Place]]:
+def _inner_places(raised: RaisedError, frame: Frame, sources: Sources) -> Iterator[tuple[str, Place]]:
     """Where sizes of data have names: the failing line, and after the line that makes them. With the file of each."""
     made = [one for one in raised.symbols if one.frame and not one.source and not is_framework(one.frame)]
     by_file: dict[str, list[tuple[SymbolOrigin, Frame]]] = {}

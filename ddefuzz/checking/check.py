@@ -21,12 +21,12 @@ from ddefuzz.checking.patch import Advice, Candidate, Interface, TrialResult, Tr
 from ddefuzz.checking.problems import CaseRuns, Problem, failures_of, problems_of, summary, torch_itself
 from ddefuzz.checking.report import CaptureResult, Offer, Report, captures_of, failed
 from ddefuzz.checking.search import advise, may_help
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.chain import lasting
 from ddefuzz.classify.failure import decisive
 from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.execute.limit import check_seconds
-from ddefuzz.execute.pool import NO_MEMORY, Future, Lost, Pool, lost_observation
+from ddefuzz.execute.pool import NO_MEMORY, Future, LostTask, Pool, lost_observation
 from ddefuzz.execute.protocol import (
     CAPTURE_STAGES,
     DEFAULT_STAGES,
@@ -49,7 +49,7 @@ from ddefuzz.findings.textform import default_folder, known_findings
 from ddefuzz.instrument.events import Answer
 from ddefuzz.internal import guarded
 from ddefuzz.oracles.capture import KINDS, classify, judge
-from ddefuzz.oracles.program import Trial, Tried, called_of, calls_in, judge_run, tried_of
+from ddefuzz.oracles.program import Trial, TriedRun, called_of, calls_in, judge_run, tried_of
 from ddefuzz.oracles.table import APART, NAMES, ORACLES, check_choice
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program, read_program
@@ -69,7 +69,7 @@ R = TypeVar("R")
 class InlineTask(NamedTuple, Generic[R]):
     """A task that is done in this process when its result is asked for."""
 
-    result: Callable[[], R | Lost]
+    result: Callable[[], R | LostTask]
 
     def done(self) -> bool:
         """It is."""
@@ -82,12 +82,12 @@ class ThisProcess:
     def submit(self, function: Callable[[A], R], argument: A, _timeout: float, /) -> InlineTask[R]:
         """A task that is done when its result is asked for."""
 
-        def call() -> R | Lost:
+        def call() -> R | LostTask:
             try:
                 result = function(argument)
             except MemoryError:  # as in a worker, it says nothing about the code
-                return Lost("crash", NO_MEMORY)
-            seen = (result.observation,) if isinstance(result, Tried) else getattr(result, "observations", ())
+                return LostTask("crash", NO_MEMORY)
+            seen = (result.observation,) if isinstance(result, TriedRun) else getattr(result, "observations", ())
             # In a worker, only the code under test raises it.
             if any(one.exceptions and one.exceptions[0].name == "KeyboardInterrupt" for one in seen):
                 raise KeyboardInterrupt
@@ -122,7 +122,7 @@ class PlannedCapture(NamedTuple):
 
     target: Target
     run: Run
-    task: Future[Tried] | InlineTask[Tried]
+    task: Future[TriedRun] | InlineTask[TriedRun]
 
 
 Refused: TypeAlias = dict[str, InputError]
@@ -163,7 +163,7 @@ def targets_of(executor: Executor, target: str, case: str | None, unbacked: str)
         stored.program(file)  # raises if it is none
         return [Target(path.stem, stored)]
     ids = executor.submit(list_cases, file, START_SECONDS).result()
-    if isinstance(ids, Lost):
+    if isinstance(ids, LostTask):
         raise InputError(f"{file}: found a module whose import ends in {ids.outcome}: {ids.reason}")
     if case is not None and case not in ids:
         near = ", ".join(get_close_matches(case, ids) or ids[:5])
@@ -195,7 +195,7 @@ def run_cases(
         for target in targets
         for run in _captures(target, stages, semantics)
     ]
-    tried: dict[str, list[Tried]] = {target.case: [] for target in targets}
+    tried: dict[str, list[TriedRun]] = {target.case: [] for target in targets}
     for plan in planned:
         case, stage = plan.target.case, plan.run.stage
         tried[case].append(_tried(plan, progress, refused))
@@ -209,7 +209,7 @@ def run_cases(
     def runner(run: Run) -> Observation:
         task = executor.submit(judge_run, Trial(run, others=()), timeout)
         result = _waited(task, f"{run.stage}: looking for further problems", progress)
-        return lost_observation(run, result) if isinstance(result, Lost) else result.observation
+        return lost_observation(run, result) if isinstance(result, LostTask) else result.observation
 
     explained = []
     for target in targets:
@@ -228,19 +228,19 @@ def _captures(target: Target, stages: tuple[Stage, ...], semantics: tuple[Semant
             yield Run(target.subject, stage, chosen, graph=is_capture and len(semantics) > 1, calls=calls)
 
 
-def _tried(planned: PlannedCapture, progress: Progress, refused: Refused) -> Tried:
+def _tried(planned: PlannedCapture, progress: Progress, refused: Refused) -> TriedRun:
     run, case = planned.run, planned.target.case
     try:
         with guarded(case) as guard:
             result = _waited(planned.task, f"{case}: {run.stage}", progress)
-            return tried_of(lost_observation(run, result)) if isinstance(result, Lost) else result
+            return tried_of(lost_observation(run, result)) if isinstance(result, LostTask) else result
         reason = guard.reason
     except InputError as error:
         reason = str(refused.setdefault(case, error))
-    return Tried(Observation(run.stage, run.semantics, "not-judged", reason))
+    return TriedRun(Observation(run.stage, run.semantics, "not-judged", reason))
 
 
-def _waited(task: Future[R] | InlineTask[R], doing: str, progress: Progress) -> R | Lost:
+def _waited(task: Future[R] | InlineTask[R], doing: str, progress: Progress) -> R | LostTask:
     started = time.monotonic()
     while not task.done():
         time.sleep(POLL_SECONDS)
@@ -249,7 +249,7 @@ def _waited(task: Future[R] | InlineTask[R], doing: str, progress: Progress) -> 
 
 
 def _explained(target: Target, runs: CaseRuns, runner: Runner) -> CaseRuns:
-    failures: dict[str, Classified] = {}
+    failures: dict[str, Classification] = {}
     for classified in failures_of(runs.tried):
         if classified.failure.kind in KINDS:
             failures.setdefault(classified.signature.key, classified)
@@ -297,7 +297,7 @@ def continued(subject: Subject, stage: Stage, runner: Runner) -> Observation:
     return best
 
 
-def control_of(subject: Subject, named: Classified, runner: Runner) -> Control | None:
+def control_of(subject: Subject, named: Classification, runner: Runner) -> Control | None:
     """A capture with static sizes. None where it says nothing: the error itself is about data, or a program has it."""
     if not isinstance(subject, CallableSubject) or data_dependent(named.failure, None) is not None:
         return None
@@ -308,7 +308,7 @@ def control_of(subject: Subject, named: Classified, runner: Runner) -> Control |
     return Control("not judged" if seen.unbacked and outcome == "fails" else outcome, "not judged")
 
 
-def _static_outcome(seen: Observation, named: Classified) -> ControlOutcome:
+def _static_outcome(seen: Observation, named: Classification) -> ControlOutcome:
     if seen.outcome in ("crash", "timeout", "not-judged"):
         return "not judged"
     failures = judge([seen])
@@ -470,7 +470,11 @@ def trial_in(executor: Executor, seconds: float) -> TryChange:
 
     def trial(candidate: Candidate) -> TrialResult:
         result = executor.submit(try_change, candidate, seconds).result()
-        return TrialResult(problem=f"ends in {result.outcome}: {result.reason}") if isinstance(result, Lost) else result
+        return (
+            TrialResult(problem=f"ends in {result.outcome}: {result.reason}")
+            if isinstance(result, LostTask)
+            else result
+        )
 
     return trial
 

@@ -43,7 +43,7 @@ def in_user_words(question: str, sizes: Mapping[str, str]) -> ast.expr | None:
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree is not None else set()
     if tree is None or not names <= {*sizes, *_FUNCTIONS}:
         return None
-    condition = _Renamed(sizes).visit(tree)
+    condition = _SizeNames(sizes).visit(tree)
     return _without_factor(_size_first(condition)) if isinstance(condition, ast.Compare) else None
 
 
@@ -78,7 +78,7 @@ def _terms(node: ast.expr) -> int:
             return 1
 
 
-class _Renamed(ast.NodeTransformer):
+class _SizeNames(ast.NodeTransformer):
     """Puts other expressions for sizes, which are symbols or `ids.shape[1]`, and Python's for sympy's functions."""
 
     def __init__(self, sizes: Mapping[str, str]) -> None:
@@ -129,7 +129,7 @@ def _size_first(condition: ast.Compare) -> ast.Compare:
 def holds(condition: str, sizes: Mapping[str, int]) -> bool | None:
     """Whether a condition holds for these sizes. None if it is about others too, or about more than arithmetic."""
     tree = parsed(condition)
-    filled = None if tree is None else _Renamed({name: str(size) for name, size in sizes.items()}).visit(tree)
+    filled = None if tree is None else _SizeNames({name: str(size) for name, size in sizes.items()}).visit(tree)
     if filled is None or not all(isinstance(node, _ARITHMETIC) for node in ast.walk(filled)):
         return None
     try:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.answers.model import Control, data_dependent
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import GUARD_EXCEPTIONS, Kind
 from ddefuzz.classify.plumbing import is_framework, is_python_plumbing
 from ddefuzz.classify.signature import USER_CODE
@@ -22,11 +22,11 @@ from ddefuzz.classify.site import inside_tracer, user_frame
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Stage
 from ddefuzz.files import leads_to_file, read_text, real_path
-from ddefuzz.instrument.events import PROGRAM_FILE, TYPED_FILES, Answered, Frame, SymbolOrigin
+from ddefuzz.instrument.events import PROGRAM_FILE, TYPED_FILES, AnsweredGuard, Frame, SymbolOrigin
 from ddefuzz.internal import guarded
 from ddefuzz.oracles.capture import KINDS, classify, judge
-from ddefuzz.oracles.program import Tried
-from ddefuzz.oracles.recompilation import Repeated
+from ddefuzz.oracles.program import TriedRun
+from ddefuzz.oracles.recompilation import CallSequence
 from ddefuzz.oracles.table import row_of
 
 OwnerKind: TypeAlias = Literal["yours", "package", "PyTorch", "Python"]
@@ -170,7 +170,7 @@ def own_line(observation: Observation) -> Frame | None:
     return next((frame for stack in stacks if (frame := user_frame(stack)) is not None), None)
 
 
-def loop_of(failure: Classified) -> str:
+def loop_of(failure: Classification) -> str:
     """The loop of the user's code whose number of rounds the failure's guard decides; empty if there is none."""
     frame = own_line(failure.failure.observation) if failure.cause in ("user", "python-value") else None
     return loop_at(frame.file, frame.line) if frame is not None else ""
@@ -185,14 +185,14 @@ def origin_of(origin: SymbolOrigin) -> str:
     return f"{what}, called by PyTorch" if frame is None else f"{what} at {frame.file}:{frame.line}"
 
 
-def error_of(failure: Classified) -> str:
+def error_of(failure: Classification) -> str:
     """The first line of the final exception, else the anchor, which names its type and the code that raises it."""
     exceptions = failure.failure.observation.exceptions
     first = exceptions[0].message.strip().partition("\n")[0] if exceptions else ""
     return f"{exceptions[0].name}: {first}" if first else f"{failure.signature.anchor}."
 
 
-def summary(failure: Classified) -> str:
+def summary(failure: Classification) -> str:
     """What happened, and whose it is to change, in a sentence."""
     signature, raised = failure.signature, failure.failure.observation.raised
     guard = f", guard `{raised.expression}`" if raised is not None else ""
@@ -290,7 +290,7 @@ class Problem(msgspec.Struct, frozen=True):
     """
 
     case: str
-    classified: Classified
+    classified: Classification
     stages: tuple[Stage, ...]
     owner: Owner
     keys: tuple[str, ...]
@@ -337,7 +337,7 @@ class CaseRuns(msgspec.Struct, frozen=True):
     """All runs of one case: its captures, those with answered guards, and captures with static sizes by key."""
 
     case: str
-    tried: tuple[Tried, ...]
+    tried: tuple[TriedRun, ...]
     continued: tuple[Observation, ...] = ()
     controls: tuple[tuple[str, Control], ...] = ()
 
@@ -345,7 +345,7 @@ class CaseRuns(msgspec.Struct, frozen=True):
 class Occurrence(msgspec.Struct, frozen=True):
     """A failure and how it was met: in a plain capture, or after answers."""
 
-    classified: Classified
+    classified: Classification
     stops: bool
     answer: Answer | None = None
     consequence: bool = False
@@ -389,12 +389,12 @@ def _occurrences(runs: CaseRuns) -> Iterator[Occurrence]:
                 yield Occurrence(classify(judged), stops=False, consequence=True)
 
 
-def failures_of(tried: Sequence[Tried]) -> tuple[Classified, ...]:
+def failures_of(tried: Sequence[TriedRun]) -> tuple[Classification, ...]:
     """The failures of plain captures under explicit semantics. There are none for a case that fails in eager."""
     observations = [one.observation for one in tried]
     if refused_by_eager(observations) is not None:
         return ()
-    stopping = list[Classified]()
+    stopping = list[Classification]()
     for failure in judge(observations):
         if failure.observation.semantics == EXPLICIT:
             with guarded(failure.observation.stage), guarded(failure.kind):
@@ -415,7 +415,7 @@ def exception_of(seen: Observation) -> str | None:
     return f"{final.name}: {final.message.strip().partition(chr(10))[0]}"
 
 
-def _as_raised(seen: Observation, answered: Answered) -> Classified | None:
+def _as_raised(seen: Observation, answered: AnsweredGuard) -> Classification | None:
     """The failure that a guard would have been, had it not been answered. It has no exception."""
     expression = answered.raised.expression
     error = ExceptionInfo(min(GUARD_EXCEPTIONS), f"Could not guard on data-dependent expression {expression}")
@@ -426,7 +426,7 @@ def _as_raised(seen: Observation, answered: Answered) -> Classified | None:
     return _with_observation(classify(failures[0]), exceptions=()) if failures else None
 
 
-def _with_observation(classified: Classified, **changed: object) -> Classified:
+def _with_observation(classified: Classification, **changed: object) -> Classification:
     failure = classified.failure
     observation = msgspec.structs.replace(failure.observation, **changed)
     return msgspec.structs.replace(classified, failure=msgspec.structs.replace(failure, observation=observation))
@@ -477,7 +477,7 @@ def chain_of(seen: Observation) -> tuple[Caller, ...]:
 
 def _stacks_of(seen: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
     """The stacks of Python and of dynamo of a failure, or of the guard for which torch.compile compiled again."""
-    repeated = seen.measurement(Repeated)
+    repeated = seen.measurement(CallSequence)
     decided = seen.raised or (repeated.failed if repeated is not None else None)
     if decided is not None:
         return decided.python, decided.traced

@@ -35,7 +35,7 @@ from ddefuzz.checking.patch import (
     wrapper,
 )
 from ddefuzz.checking.problems import error_of, loop_of, own_line, package_of, summary
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
 from ddefuzz.files import real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
@@ -59,7 +59,7 @@ class Attempt(NamedTuple):
     """Changed sources, the edits and promises about inputs that led to them, and the failure that is left."""
 
     sources: Sources
-    failure: Classified
+    failure: Classification
     edits: tuple[Proposal, ...] = ()
 
     @property
@@ -120,7 +120,7 @@ class Attempt(NamedTuple):
         return (Fix(self.does, tuple(keys), continued=keeps_code and bool(parts)),)
 
 
-class Passing(NamedTuple):
+class PassingChange(NamedTuple):
     """A change that passes, the candidate that was tried, and the inputs that it refuses."""
 
     change: Change
@@ -139,7 +139,7 @@ class Search:
     seconds: float
     clock: Clock = time.monotonic
     failing: Sequence[str] = ()
-    offers: list[Passing] = field(default_factory=list)
+    offers: list[PassingChange] = field(default_factory=list)
     tried: list[FailedAttempt] = field(default_factory=list)
     remaining: str = ""
     stopped: bool = False
@@ -149,7 +149,7 @@ class Search:
     _order: Iterator[int] = field(default_factory=count)
     _ends: float = 0.0
 
-    def run(self, failure: Classified) -> None:
+    def run(self, failure: Classification) -> None:
         """Collect the changes that pass, the least harmful first, and what was tried."""
         self._ends = self.clock() + self.seconds
         self._extend(Attempt(Sources(self.subject.text if isinstance(self.subject, ProgramSubject) else ""), failure))
@@ -159,7 +159,7 @@ class Search:
             if best is not None and rank > best:
                 break
             outcome = self._try(attempt)
-            if isinstance(outcome, Passing):
+            if isinstance(outcome, PassingChange):
                 self._offer(outcome)
                 best = max(rank, outcome.change.harm, best or 0)
             elif outcome is not None and len(attempt.edits) < DEEPEST and _moved(attempt.failure, outcome):
@@ -198,7 +198,7 @@ class Search:
             return None
         return attempt._replace(edits=(*attempt.edits, proposal))
 
-    def _offer(self, passing: Passing) -> None:
+    def _offer(self, passing: PassingChange) -> None:
         """Keep a change, unless another one of its kind does the same or refuses less."""
         change = passing.change
         alike = [one for one in self.offers if one.change.kind == change.kind]
@@ -208,7 +208,7 @@ class Search:
         ):
             self.offers.append(passing)
 
-    def _try(self, attempt: Attempt) -> Passing | Classified | None:
+    def _try(self, attempt: Attempt) -> PassingChange | Classification | None:
         """The change if it passes; else the failure that it leaves, if it is known."""
         if VALUE in attempt.edits[-1].edit.condition:
             known = self._with_value(attempt)
@@ -222,7 +222,7 @@ class Search:
             return left
         attempt, tried = self._smallest(attempt, tried)
         refused = frozenset(one.inputs for one in tried.compared if one.refused)
-        return Passing(self._change(attempt, tried), self._candidate(attempt), refused)
+        return PassingChange(self._change(attempt, tried), self._candidate(attempt), refused)
 
     def _with_value(self, attempt: Attempt) -> Attempt | None:
         """The attempt with the value of the example, which a changed source raises. None if it does not get there."""
@@ -236,7 +236,7 @@ class Search:
         sources = attempt.sources.with_text(last.path, edit.source)
         return attempt._replace(sources=sources, edits=(*attempt.edits[:-1], last._replace(edit=edit)))
 
-    def _ended(self, tried: TrialResult) -> tuple[str, Classified | None]:
+    def _ended(self, tried: TrialResult) -> tuple[str, Classification | None]:
         """Why a change does not help, empty if it does, and the failure that it leaves."""
         if tried.problem:
             return tried.problem, None
@@ -351,7 +351,7 @@ def _judged(attempt: Attempt, tried: TrialResult) -> tuple[ChangeKind, tuple[str
 
 
 def advise(
-    failures: Sequence[Classified],
+    failures: Sequence[Classification],
     subject: Subject,
     described: Interface,
     stages: tuple[Stage, ...],
@@ -374,7 +374,7 @@ def advise(
     return Advice(summary(first), (), tuple(tried[:MOST_SAID]), search.remaining, search.stopped)
 
 
-def may_help(failure: Classified) -> bool:
+def may_help(failure: Classification) -> bool:
     """Whether changes of code may help with a failure. No promise about sizes helps with a loop."""
     if loop_of(failure):
         return False
@@ -383,7 +383,7 @@ def may_help(failure: Classified) -> bool:
     )
 
 
-def said_of(failure: Classified) -> str:
+def said_of(failure: Classification) -> str:
     """A failure in a few words: its guard, or its site, and the user's line."""
     raised = failure.failure.observation.raised
     what = f"`{raised.expression}`" if raised is not None else error_of(failure)
@@ -391,7 +391,7 @@ def said_of(failure: Classified) -> str:
     return f"{what} at {frame.file}:{frame.line}" if frame is not None else what
 
 
-def _moved(before: Classified, after: Classified) -> bool:
+def _moved(before: Classification, after: Classification) -> bool:
     """Whether a change got past the first guard, to another one."""
     guard, next_guard = before.failure.observation.raised, after.failure.observation.raised
     if guard is None or next_guard is None:

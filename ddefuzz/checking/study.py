@@ -17,7 +17,7 @@ from ddefuzz.checking.edits import ChangeKind
 from ddefuzz.checking.problems import failures_of, package, problems_of
 from ddefuzz.checking.search import Search, may_help
 from ddefuzz.errors import InputError, refuse, refused
-from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.pool import LostTask, Pool
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage, Subject
 from ddefuzz.execute.worker import late
 from ddefuzz.files import append, is_file, read_text
@@ -192,9 +192,9 @@ def models(
         if groups and group not in groups:
             continue
         listed = executor.submit(names_of, group, START_SECONDS).result()
-        if not listed or isinstance(listed, Lost):
+        if not listed or isinstance(listed, LostTask):
             expected = 'expected what `pip install "ddefuzz[study]"` installs'
-            progress.say(f"{group}: found no models, {listed.reason if isinstance(listed, Lost) else expected}")
+            progress.say(f"{group}: found no models, {listed.reason if isinstance(listed, LostTask) else expected}")
             continue
         for name in listed:
             yield model(group, name, MODELS, str(package(package_name)))
@@ -245,7 +245,7 @@ def study_model(executor: Executor, model: StudyModel, progress: Progress) -> Mo
         target.case,
         model.settings,
         by_stage["export"].outcome if by_stage["eager"].outcome == "ok" else "not-judged",
-        _plain(exported if isinstance(again, Lost) else again),
+        _plain(exported if isinstance(again, LostTask) else again),
         _plain(drafted),
         problems=len(problems_of(runs)),
         check_seconds=by_stage["export"].cpu_seconds,
@@ -254,7 +254,7 @@ def study_model(executor: Executor, model: StudyModel, progress: Progress) -> Mo
     if not failures or row.check != "fail":
         return row
     described = executor.submit(describe, target.subject, timeout).result()
-    if isinstance(described, Lost):
+    if isinstance(described, LostTask):
         return row
     trial = trial_in(executor, timeout)
     search = Search(target.subject, described, ("export",), trial, model.settings.budget)
@@ -269,8 +269,8 @@ def study_model(executor: Executor, model: StudyModel, progress: Progress) -> Mo
     return msgspec.structs.replace(row, offered=tuple(offered), tried=len(search.tried))
 
 
-def _plain(ended: Plain | Lost) -> Plain:
-    return Plain(ended.reason) if isinstance(ended, Lost) else ended
+def _plain(ended: Plain | LostTask) -> Plain:
+    return Plain(ended.reason) if isinstance(ended, LostTask) else ended
 
 
 TITLES = ("group", "model", "check", "plain", "draft", "problems", "change", "passing", "held out", "ratio")

@@ -18,7 +18,7 @@ from ddefuzz.checking.patch import CLASS, DECIDED, Candidate, ChangedFile, Compa
 from ddefuzz.checking.problems import full_path
 from ddefuzz.execute.exercise import differences, filled_memory
 from ddefuzz.execute.observe import captured_output, exchanged, observe_in
-from ddefuzz.execute.prepared import Prepared, UnbackedDim, leaf_names, leaves_of, parameter_names, with_leaves
+from ddefuzz.execute.prepared import PreparedSubject, UnbackedDim, leaf_names, leaves_of, parameter_names, with_leaves
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage, Subject
 from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import message_of, prepare, seed
@@ -39,15 +39,15 @@ class Variant:
     sizes: Mapping[str, int] = field(default_factory=dict)
     values: Mapping[int, Values] = field(default_factory=dict)
 
-    def resized(self, prepared: Prepared) -> Prepared:
+    def resized(self, prepared: PreparedSubject) -> PreparedSubject:
         """The subject with these values, and with shorter arguments."""
         return self._made(prepared, shorter=True)
 
-    def masked(self, prepared: Prepared) -> Prepared:
+    def masked(self, prepared: PreparedSubject) -> PreparedSubject:
         """The subject with these values, whose symbols the masks of a stage make as short."""
         return replace(self._made(prepared, shorter=False), kept=self.sizes)
 
-    def _made(self, prepared: Prepared, *, shorter: bool) -> Prepared:
+    def _made(self, prepared: PreparedSubject, *, shorter: bool) -> PreparedSubject:
         places = [place for place in prepared.unbacked if shorter and place.symbol in self.sizes]
 
         def leaf_of(at: int, leaf: Any) -> Any:
@@ -61,7 +61,7 @@ class Variant:
         return replace(prepared, args=args, kwargs=kwargs)
 
 
-def variants_of(prepared: Prepared, names: tuple[str, ...]) -> tuple[Variant, ...]:
+def variants_of(prepared: PreparedSubject, names: tuple[str, ...]) -> tuple[Variant, ...]:
     """The example itself, and other inputs. `names` are those of the leaves."""
     return (
         Variant("the example"),
@@ -71,7 +71,7 @@ def variants_of(prepared: Prepared, names: tuple[str, ...]) -> tuple[Variant, ..
     )
 
 
-def held_out_of(prepared: Prepared, names: tuple[str, ...]) -> tuple[Variant, ...]:
+def held_out_of(prepared: PreparedSubject, names: tuple[str, ...]) -> tuple[Variant, ...]:
     """Inputs that no search uses: random values, with the sizes of the example, one less, 0, 1 and 2."""
     leaves = leaves_of(prepared)
     tensors = {at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.numel()}
@@ -104,7 +104,7 @@ def _random_like(tensor: torch.Tensor, number: int) -> torch.Tensor:
     return (least + (drawn * (greatest - least + 1)).floor()).to(tensor.dtype)
 
 
-def _of_sizes(prepared: Prepared, names: tuple[str, ...]) -> Iterator[Variant]:
+def _of_sizes(prepared: PreparedSubject, names: tuple[str, ...]) -> Iterator[Variant]:
     by_symbol: dict[str, list[UnbackedDim]] = {}
     for place in prepared.unbacked:
         by_symbol.setdefault(place.symbol, []).append(place)
@@ -121,7 +121,7 @@ def _of_sizes(prepared: Prepared, names: tuple[str, ...]) -> Iterator[Variant]:
                 yield Variant(f"{' = '.join(dims)} = {size}", dict.fromkeys(group, size))
 
 
-def _of_values(prepared: Prepared, names: tuple[str, ...]) -> Iterator[Variant]:
+def _of_values(prepared: PreparedSubject, names: tuple[str, ...]) -> Iterator[Variant]:
     for is_kind, recipes in _RECIPES:
         tensors = [at for at, arg in enumerate(leaves_of(prepared)) if isinstance(arg, torch.Tensor) and is_kind(arg)]
         groups = [(at,) for at in tensors] if len(tensors) <= MOST_ALONE else []
@@ -131,7 +131,7 @@ def _of_values(prepared: Prepared, names: tuple[str, ...]) -> Iterator[Variant]:
                     yield Variant(f"{', '.join(names[at] for at in group)} {words}", values=dict.fromkeys(group, make))
 
 
-def _of_both(prepared: Prepared, names: tuple[str, ...]) -> Iterator[Variant]:
+def _of_both(prepared: PreparedSubject, names: tuple[str, ...]) -> Iterator[Variant]:
     """All unbacked dims of size 1 or 2, and integers one more: a branch for one element may not look at its value."""
     integers = [
         at for at, leaf in enumerate(leaves_of(prepared)) if isinstance(leaf, torch.Tensor) and _is_integer(leaf)
@@ -237,7 +237,7 @@ def try_change(candidate: Candidate) -> TrialResult:
     return TrialResult(tuple(observations), tuple(compared), sides)
 
 
-def _determined(make: Callable[[], Prepared], variant: Variant) -> _Result:
+def _determined(make: Callable[[], PreparedSubject], variant: Variant) -> _Result:
     """What the original does. Inputs for which it returns memory that nothing wrote count as refused.
 
     The second call fills new memory with NaN or the greatest integer, so that such results differ in each run.
@@ -261,7 +261,7 @@ def _swapped(files: Sequence[ChangedFile]) -> Iterator[None]:
 def _captured(
     subject: Subject,
     stage: Stage,
-    make: Callable[[], Prepared],
+    make: Callable[[], PreparedSubject],
     calls: Sequence[_Expectation],
     compared: list[Comparison],
 ) -> tuple[Observation, list[Comparison]]:
@@ -277,7 +277,7 @@ def _captured(
 
 
 def _with_capture(
-    compared: Comparison, capture: Capture, stage: Stage, make: Callable[[], Prepared], call: _Expectation
+    compared: Comparison, capture: Capture, stage: Stage, make: Callable[[], PreparedSubject], call: _Expectation
 ) -> Comparison:
     variant, expected = call
     if expected.error:
@@ -289,7 +289,7 @@ def _with_capture(
     return msgspec.structs.replace(compared, differs=compared.differs or (difference and f"{stage}: {difference}"))
 
 
-def _compare(make: Callable[[], Prepared], variant: Variant, expected: _Result) -> Comparison:
+def _compare(make: Callable[[], PreparedSubject], variant: Variant, expected: _Result) -> Comparison:
     seen = _run(make, variant.resized, _call)
     differs = "" if seen.error or expected.error else _difference(expected, seen, arguments=True)
     return Comparison(variant.inputs, expected.error, seen.error, differs=differs)
@@ -321,7 +321,7 @@ def _function(call: Callable[..., Any]) -> Any:
     return call.forward.__func__ if isinstance(call, torch.nn.Module) and hasattr(call.forward, "__func__") else call
 
 
-def _changed(candidate: Candidate) -> Callable[[], Prepared]:
+def _changed(candidate: Candidate) -> Callable[[], PreparedSubject]:
     subject = candidate.subject
     if isinstance(subject, ProgramSubject) and candidate.files:
         subject = ProgramSubject(candidate.files[0].after, subject.backed)
@@ -330,7 +330,7 @@ def _changed(candidate: Candidate) -> Callable[[], Prepared]:
     scope: dict[str, Any] = {"torch": torch}
     exec(candidate.wrapper, scope)
 
-    def make() -> Prepared:
+    def make() -> PreparedSubject:
         prepared = prepare(subject)
         return replace(prepared, call=scope[CLASS](prepared.call))
 
@@ -370,12 +370,14 @@ def _difference(expected: _Result, seen: _Result, *, arguments: bool) -> str:
     return next((f"{one.where}: {one.how}" for one in every if one.what in COMPARED), "")
 
 
-def _call(prepared: Prepared) -> Any:
+def _call(prepared: PreparedSubject) -> Any:
     return prepared.call(*prepared.args, **prepared.kwargs)
 
 
 def _run(
-    make: Callable[[], Prepared], vary: Callable[[Prepared], Prepared], compute: Callable[[Prepared], Any]
+    make: Callable[[], PreparedSubject],
+    vary: Callable[[PreparedSubject], PreparedSubject],
+    compute: Callable[[PreparedSubject], Any],
 ) -> _Result:
     try:
         fresh = vary(make())

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 
-class Inlined(NamedTuple):
+class InlinedFunction(NamedTuple):
     """In `caller`, the guard `guard` is evaluated by the inlined `function`, defined in torch's `source`.
 
     `guard` is the beginning of an anchor, or of the message of an exception.
@@ -23,62 +23,62 @@ class Inlined(NamedTuple):
     source: str
 
 
-INLINED: tuple[Inlined, ...] = (
-    Inlined(
+INLINED: tuple[InlinedFunction, ...] = (
+    InlinedFunction(
         "at::native::feature_dropout",
         "guard_bool operator==",
         "at::native::(anonymous namespace)::_dropout_impl",
         "aten/src/ATen/native/Dropout.cpp: `input.sym_numel() == 0`, the only comparison of a size there",
     ),
-    Inlined(
+    InlinedFunction(
         "at::native::cosine_similarity",
         "guard_bool operator==",
         "at::expand_outplace",
         "aten/src/ATen/ExpandUtils.h: `s1.equals(s2)`; Distance.cpp compares no sizes itself",
     ),
-    Inlined(
+    InlinedFunction(
         "at::native::cross",
         "guard_bool operator==",
         "at::native::_default_cross_dim",
         "aten/src/ATen/native/Cross.cpp: `sizes[i] == 3`",
     ),
-    Inlined(
+    InlinedFunction(
         "at::native::sum_to_size_symint",
         "guard_bool operator!=",
         "at::is_expandable_to",
         "aten/src/ATen/ExpandUtils.h: `size != target && size != 1`, checked before `sum_to`",
     ),
-    Inlined(
+    InlinedFunction(
         "at::native::group_norm",
         "guard_bool operator==",
         "at::native::check_group_norm_inputs",
         "aten/src/ATen/native/group_norm.cpp: `C % num_groups == 0` and `numel(weight) == C`, the first checks",
     ),
-    Inlined(
+    InlinedFunction(
         "at::meta::structured_argmax::meta",
         "RuntimeError: Cannot call numel()",
         "at::meta::check_argmax_argmin",
         "aten/src/ATen/native/ReduceOps.cpp: `self.numel() != 0` where no dim is given",
     ),
-    Inlined(
+    InlinedFunction(
         "at::meta::structured_argmin::meta",
         "RuntimeError: Cannot call numel()",
         "at::meta::check_argmax_argmin",
         "aten/src/ATen/native/ReduceOps.cpp: `self.numel() != 0` where no dim is given",
     ),
-    Inlined(
+    InlinedFunction(
         "at::meta::structured_scatter_src::meta",
         "RuntimeError: Cannot call numel()",
         "at::native::scatter_gather_dtype_check",
         "aten/src/ATen/native/ScatterGatherChecks.h: `index.numel() != 0`, the first check of `scatter_meta_impl`",
     ),
-    Inlined(
+    InlinedFunction(
         "at::meta::structured_scatter_add::meta",
         "RuntimeError: Cannot call numel()",
         "at::native::scatter_gather_dtype_check",
         "aten/src/ATen/native/ScatterGatherChecks.h: `index.numel() != 0`, the first check of `scatter_meta_impl`",
     ),
-    Inlined(
+    InlinedFunction(
         "at::meta::structured_index_reduce::meta",
         "RuntimeError: Cannot call numel()",
         "at::meta::index_func_meta_impl",

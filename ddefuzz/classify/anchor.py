@@ -10,7 +10,7 @@ import textwrap
 
 from ddefuzz import syntax
 from ddefuzz.classify.site import function_name, native_call
-from ddefuzz.instrument.events import Frame, Raised
+from ddefuzz.instrument.events import Frame, RaisedError
 
 _CXX_OPERATOR = re.compile(r"^c10::(?:Sym(?:Int|Float|Bool)::)?(operator(?:==|!=|<=|>=|<|>))$")
 _HEADER_OPERATOR = re.compile(r"\bsym_(eq|ne|lt|le|gt|ge)\(")
@@ -19,7 +19,7 @@ _BOUND_OP = re.compile(r"^torch::autograd::THPVariable_(\w+)$|^at::_ops::(\w+)::
 _BLOCKS = ("if", "while", "for", "with", "def", "class", "try", "match")
 
 
-def native_anchor(raised: Raised) -> str:
+def native_anchor(raised: RaisedError) -> str:
     """The SymNode method and the C++ operator, such as `guard_bool operator==`; the method alone if no operator
     was used.
 
@@ -64,10 +64,10 @@ def short_anchor(frame: Frame) -> str:
         tree = syntax.parse(python_anchor(frame), mode="eval")
     except SyntaxError:
         return python_anchor(frame)
-    return ast.unparse(_Shortened().visit(tree)).replace("'…'", "…")
+    return ast.unparse(_Shortener().visit(tree)).replace("'…'", "…")
 
 
-class _Shortened(ast.NodeTransformer):
+class _Shortener(ast.NodeTransformer):
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         return ast.copy_location(ast.Constant("…"), node)
 

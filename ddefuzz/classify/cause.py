@@ -14,11 +14,11 @@ import msgspec
 
 from ddefuzz.classify import evidence
 from ddefuzz.classify.anchor import bound_op, callee
-from ddefuzz.classify.chain import Located
+from ddefuzz.classify.chain import Location
 from ddefuzz.classify.evidence import CONVERSIONS, Evidence
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
-from ddefuzz.instrument.events import Frame, Raised
+from ddefuzz.instrument.events import Frame, RaisedError
 
 
 class Meaning(NamedTuple):
@@ -328,7 +328,7 @@ OP_DECIDES = frozenset({"int-in-schema", "outputs-by-argument", "bool-of-a-tenso
 """Rules for which the op that Python called is the site, because the op itself requires a plain number or bool."""
 
 
-class Classified(msgspec.Struct, frozen=True):
+class Classification(msgspec.Struct, frozen=True):
     """A classified failure. `frame` is the frame that shows the site, `rule` the row of `cause.RULES` that applied."""
 
     failure: Failure
@@ -338,17 +338,17 @@ class Classified(msgspec.Struct, frozen=True):
     frame: Frame | None = None
 
 
-def ruled(failure: Failure, located: Located) -> Classified:
+def ruled(failure: Failure, located: Location) -> Classification:
     """A failed capture with its signature and cause: the first row of `cause.RULES` that applies decides."""
     raised = failure.observation.raised
     rule = cause(failure, located.site, located.anchor)
     place, anchor = located.site, located.anchor
     if rule.name in OP_DECIDES and raised is not None:
         place, anchor = Site("op", None, f"aten::{_op(raised, located.frame)}"), raised.method
-    return Classified(failure, Signature(failure.kind, place, anchor), rule.cause, rule.name, located.frame)
+    return Classification(failure, Signature(failure.kind, place, anchor), rule.cause, rule.name, located.frame)
 
 
-def _op(raised: Raised, frame: Frame | None) -> str:
+def _op(raised: RaisedError, frame: Frame | None) -> str:
     """The op whose binding guards. If the conversion of a tensor guards, the op that the frame calls."""
     op = bound_op(raised.native)
     return (

@@ -48,7 +48,7 @@ _GENERATED = re.compile(r"(?:^|/)c[a-z2-7]{51}\.py$")
 _FATAL_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
 
 
-class Located(NamedTuple):
+class Location(NamedTuple):
     """The site and anchor of a failure, and the frame that shows them, if there is one."""
 
     site: Site
@@ -56,35 +56,35 @@ class Located(NamedTuple):
     anchor: str
 
 
-def guarded(observation: Observation) -> Located:
+def guarded(observation: Observation) -> Location:
     """The code that evaluated the guard, if the recorder saw the error raised; else as `_unguarded`."""
     raised = observation.raised
     if raised is None:
         return _unguarded(observation)
     place, frame = site(raised)
     if place.language == "Python":
-        return Located(place, frame, decision(place.module or "", place.function, python_anchor(frame)))
+        return Location(place, frame, decision(place.module or "", place.function, python_anchor(frame)))
     anchor = native_anchor(raised)
-    return Located(Site("C++", None, outlined(place.function or "", anchor)), frame, anchor)
+    return Location(Site("C++", None, outlined(place.function or "", anchor)), frame, anchor)
 
 
-def _unguarded(observation: Observation) -> Located:
+def _unguarded(observation: Observation) -> Location:
     """A data-dependent error that `evaluate_expr` did not raise."""
     _, exception = decisive(observation)
     if not exception.frames and not _traced(observation):
-        return Located(USER_SITE, None, exception.name)
+        return Location(USER_SITE, None, exception.name)
     place, frame = python_site(exception.frames, _traced(observation))
-    return Located(place, frame, python_anchor(frame))
+    return Location(place, frame, python_anchor(frame))
 
 
-def pending(observation: Observation) -> Located:
+def pending(observation: Observation) -> Location:
     """The op that made a symbol which none of its outputs has; `compute_unbacked_bindings` raises later."""
     _, exception = decisive(observation)
     frame = _user_frame(observation)
-    return Located(Site("op", None, op_name(callee(frame)) if frame is not None else None), frame, exception.name)
+    return Location(Site("op", None, op_name(callee(frame)) if frame is not None else None), frame, exception.name)
 
 
-def output(observation: Observation) -> Located:
+def output(observation: Observation) -> Location:
     """The op. If C++ code called it and branches on its result, that C++ function."""
     _, exception = decisive(observation)
     op = _OP.search(exception.message)
@@ -94,45 +94,45 @@ def output(observation: Observation) -> Located:
         # One function may guard alike on several tensors: cov on its weights, their sum and the degrees of freedom.
         maker = _OP.search(exception.maker)
         anchor = " of ".join([f"{exception.name} {name}", *([f"{maker[1]}::{maker[2]}"] if maker else [])])
-        return Located(Site("C++", None, function_name(calling.function)), calling, anchor)
-    return Located(Site("op", None, name), _user_frame(observation), exception.name)
+        return Location(Site("C++", None, function_name(calling.function)), calling, anchor)
+    return Location(Site("op", None, name), _user_frame(observation), exception.name)
 
 
-def unsupported(observation: Observation) -> Located:
+def unsupported(observation: Observation) -> Location:
     """The line of a branch on a tensor. For any other graph break, the function that dynamo does not trace."""
     _, exception = decisive(observation)
     traced = _traced(observation)
     title = title_of(exception)
     if traced and title == DATA_DEPENDENT_BRANCHING:
         place, frame = python_site((), traced)
-        return Located(place, frame, python_anchor(frame))
+        return Location(place, frame, python_anchor(frame))
     function, anchor = refused(exception.message)
     user = _user_frame(observation)
     called = op_name(callee(user, function.rpartition(".")[2])) if user is not None else ""
     name = called if not function or called.endswith(f".{function}") else function
-    return Located(Site("op", None, name or None), user, anchor)
+    return Location(Site("op", None, name or None), user, anchor)
 
 
-def internal(observation: Observation) -> Located:
+def internal(observation: Observation) -> Location:
     root = observation.exceptions[-1] if observation.exceptions else ExceptionInfo("", observation.reason)
     message = f"{root.name}: {lasting(root.message)}"
     if (raising := quoted_site(root.message)) is not None:
         function = outlined(function_name(raising.function), message)
-        return Located(Site("C++", None, function), raising, message)
+        return Location(Site("C++", None, function), raising, message)
     for exception in reversed(observation.exceptions):
         frames = [f for f in inside_tracer(exception.frames) if is_framework(f) and not is_python_plumbing(f)]
         if frames:
             place, frame = python_site(tuple(frames), ())
-            return Located(place, frame, f"{root.name}: {short_anchor(frame)}")
+            return Location(place, frame, f"{root.name}: {short_anchor(frame)}")
     user = _user_frame(observation)
     if user is None:
         named = _SCHEMA.search(root.message)
         place = _raised_at(root) if named is None else Site("op", None, named[1])
-        return Located(place, root.frames[-1] if root.frames else None, message)
-    return Located(Site("op", None, op_name(callee(user))), user, message)
+        return Location(place, root.frames[-1] if root.frames else None, message)
+    return Location(Site("op", None, op_name(callee(user))), user, message)
 
 
-def died(observation: Observation) -> Located:
+def died(observation: Observation) -> Location:
     """The stack that `faulthandler` prints when a worker dies, innermost frame first."""
     stack = (
         Frame(match["file"], int(match["line"]), match["function"])
@@ -143,13 +143,13 @@ def died(observation: Observation) -> Located:
     frames = [Frame(_from_torch(frame.file), frame.line, frame.function) for frame in reversed(printed)]
     reason = lasting(observation.reason)
     if not frames:
-        return Located(Site("Python", None, None), None, reason)
+        return Location(Site("Python", None, None), None, reason)
     if _GENERATED.search(frames[-1].file):
-        return Located(Site("Python", INDUCTOR_CODE, None), frames[-1], reason)
+        return Location(Site("Python", INDUCTOR_CODE, None), frames[-1], reason)
     if all(is_python_plumbing(frame) for frame in frames):
-        return Located(Site("Python", None, None), frames[-1], reason)
+        return Location(Site("Python", None, None), frames[-1], reason)
     place, frame = python_site(tuple(frames), ())
-    return Located(place, frame, reason)
+    return Location(place, frame, reason)
 
 
 def title_of(exception: ExceptionInfo) -> str:

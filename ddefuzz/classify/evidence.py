@@ -19,7 +19,7 @@ from ddefuzz.classify.reviewed import reviewed
 from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.classify.site import caller, function_name, innermost_site, native_call
 from ddefuzz.execute.protocol import Observation
-from ddefuzz.instrument.events import PROGRAM_FILE, Frame, Raised
+from ddefuzz.instrument.events import PROGRAM_FILE, Frame, RaisedError
 
 OUTPUTS_BY_ARGUMENT = frozenset({"chunk"})
 """Ops whose number of outputs is an int argument, which cannot be a symbol."""
@@ -191,12 +191,12 @@ def anything(evidence: Evidence) -> bool:
     return True
 
 
-def _guard(evidence: Evidence) -> Raised | None:
+def _guard(evidence: Evidence) -> RaisedError | None:
     """The data-dependent error, if the failure is one."""
     return evidence.failure.observation.raised if evidence.failure.kind == "dde" else None
 
 
-def _is_truth(raised: Raised) -> bool:
+def _is_truth(raised: RaisedError) -> bool:
     """Whether the truth of a relation was needed, not a number. Some methods do both, such as `unary_magic_impl`."""
     return raised.method not in NUMBER_METHODS and bool(_TRUTH.search(raised.expression))
 
@@ -212,7 +212,7 @@ def _in_torch(evidence: Evidence) -> bool:
     return site.language == "C++" or (site.language == "Python" and (site.module or "").startswith("torch/"))
 
 
-def _converts(raised: Raised, bindings: tuple[str, ...]) -> bool:
+def _converts(raised: RaisedError, bindings: tuple[str, ...]) -> bool:
     return any(function_name(frame.function).startswith(bindings) for frame in native_call(raised.native))
 
 

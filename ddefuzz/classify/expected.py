@@ -11,14 +11,14 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.classify.anchor import callee, python_anchor
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.evidence import failing_ops
 from ddefuzz.classify.failure import Failure, decisive
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import function_name, inside_tracer, native_call
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import Ended
-from ddefuzz.instrument.events import Frame, Raised
+from ddefuzz.execute.protocol import CallEnd
+from ddefuzz.instrument.events import Frame, RaisedError
 from ddefuzz.program.sizes import CallSize
 
 Recognizer: TypeAlias = Literal["by_python", "by_native", "by_message", "by_call"]
@@ -64,7 +64,7 @@ NATIVE_INTERNAL: tuple[str, ...] = (
 """C++ names that guards and dispatch pass through in any torch. The blamed function may be one of them."""
 
 
-class Expected(msgspec.Struct, frozen=True):
+class ExpectedFailure(msgspec.Struct, frozen=True):
     """The expected failure. `recognizer` names the method, `seen` is what the script compares, `internal` are
     frames to skip. With `is_root`, the exception is the root cause of the others. `size` is that of the call that
     shows it.
@@ -77,7 +77,7 @@ class Expected(msgspec.Struct, frozen=True):
     size: CallSize | None = None
 
 
-def by_exception(classified: Classified, same_program: bool) -> Expected:
+def by_exception(classified: Classification, same_program: bool) -> ExpectedFailure:
     """The facts by which plain torch can recognize a failed capture.
 
     Without `same_program`, the script has another program with the same signature. Its C++ code evaluates the
@@ -96,7 +96,7 @@ def by_exception(classified: Classified, same_program: bool) -> Expected:
     return expected
 
 
-def by_call(classified: Classified, same_program: bool) -> Expected:
+def by_call(classified: Classification, same_program: bool) -> ExpectedFailure:
     """The facts of the call that shows the failure: how eager and the captured program ended, and in what their results
     differ.
 
@@ -114,14 +114,14 @@ def by_call(classified: Classified, same_program: bool) -> Expected:
     refused = call.captured if call.eager.returned else call.eager
     if same_program and not refused.returned:
         seen["message"] = refused.expression or refused.error.partition(": ")[2]
-    return Expected("by_call", seen, size=call.size)
+    return ExpectedFailure("by_call", seen, size=call.size)
 
 
-def _ended(side: Ended) -> str:
+def _ended(side: CallEnd) -> str:
     return "returns" if side.returned else "raises"
 
 
-def _by_python(classified: Classified, raised: Raised, frame: Frame) -> Expected:
+def _by_python(classified: Classification, raised: RaisedError, frame: Frame) -> ExpectedFailure:
     site = classified.signature.site
     if is_framework(frame):
         function = site.function if site.module == frame.file else frame.function
@@ -131,17 +131,17 @@ def _by_python(classified: Classified, raised: Raised, frame: Frame) -> Expected
         place, expression = frame.function, callee(frame)
     frames = (*raised.traced, *inside_tracer(raised.python))
     inside = (f"{one.file}:{one.function}" for one in frames[_last(frame, frames) + 1 :])
-    return Expected("by_python", _facts(classified, place, expression), _with(PYTHON_INTERNAL, inside))
+    return ExpectedFailure("by_python", _facts(classified, place, expression), _with(PYTHON_INTERNAL, inside))
 
 
-def _by_native(classified: Classified, raised: Raised, frame: Frame) -> Expected:
+def _by_native(classified: Classification, raised: RaisedError, frame: Frame) -> ExpectedFailure:
     frames = native_call(raised.native)
     inside = (function_name(one.function) for one in frames[: _last(frame, frames)])
     facts = _facts(classified, function_name(frame.function), raised.expression)
-    return Expected("by_native", facts, _with(NATIVE_INTERNAL, inside))
+    return ExpectedFailure("by_native", facts, _with(NATIVE_INTERNAL, inside))
 
 
-def _by_message(failure: Failure) -> Expected:
+def _by_message(failure: Failure) -> ExpectedFailure:
     """Recognize by the message of the exception that decides the kind; of an internal error, of the root cause."""
     observation = failure.observation
     is_root = failure.kind == "internal-error" and bool(observation.exceptions)
@@ -150,10 +150,10 @@ def _by_message(failure: Failure) -> Expected:
     op = next((name.rpartition(".")[2] for name in failing_ops(observation)), "")
     if op and any(re.search(rf"\b{re.escape(op)}\b", one.message) for one in observation.exceptions):
         facts["op"] = op
-    return Expected("by_message", facts, is_root=is_root)
+    return ExpectedFailure("by_message", facts, is_root=is_root)
 
 
-def _facts(classified: Classified, function: str, expression: str) -> dict[str, str]:
+def _facts(classified: Classification, function: str, expression: str) -> dict[str, str]:
     name = decisive(classified.failure.observation)[1].name
     return {"exception": name, "function": function, "evaluated": expression}
 

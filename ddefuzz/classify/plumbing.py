@@ -13,27 +13,29 @@ from typing import NamedTuple
 from ddefuzz.instrument.events import PROGRAM_FILE, TYPED_FILES, Frame
 
 
-class Row(NamedTuple):
+class Prefix(NamedTuple):
     """A prefix of a C++ function's name or of a Python file."""
 
     prefix: str
     reason: str
 
 
-CXX_SYMBOLS: tuple[Row, ...] = (
-    Row("torch::impl::PythonSymNodeImpl", "calls from a C++ symbol to Python"),
-    Row("pybind11::detail::", "the call from C++ to Python"),
-    Row("c10::Sym", "a symbolic value's own operators"),
-    Row("c10::Scalar", "conversion of a value that holds a symbol"),
-    Row("c10::operator", "comparison of a symbol with a number"),
+CXX_SYMBOLS: tuple[Prefix, ...] = (
+    Prefix("torch::impl::PythonSymNodeImpl", "calls from a C++ symbol to Python"),
+    Prefix("pybind11::detail::", "the call from C++ to Python"),
+    Prefix("c10::Sym", "a symbolic value's own operators"),
+    Prefix("c10::Scalar", "conversion of a value that holds a symbol"),
+    Prefix("c10::operator", "comparison of a symbol with a number"),
 )
 """The C++ operators that guard. The frame outside of them is the code that used them."""
 
-OPERATOR_FILES: tuple[Row, ...] = (
-    Row("c10/core/Sym", "the operators of SymInt.h, SymBool.h and SymFloat.h, and the sizes of SymbolicShapeMeta.cpp"),
-    Row("c10/core/Scalar", "the conversions of Scalar.h"),
-    Row("torch/csrc/", "the parsing of Python arguments"),
-    Row("aten/src/ATen/core/", "the conversion of boxed arguments"),
+OPERATOR_FILES: tuple[Prefix, ...] = (
+    Prefix(
+        "c10/core/Sym", "the operators of SymInt.h, SymBool.h and SymFloat.h, and the sizes of SymbolicShapeMeta.cpp"
+    ),
+    Prefix("c10/core/Scalar", "the conversions of Scalar.h"),
+    Prefix("torch/csrc/", "the parsing of Python arguments"),
+    Prefix("aten/src/ATen/core/", "the conversion of boxed arguments"),
 )
 """C++ files whose inline operators pass their own file and line to the guard. Any other file passed is that of the
 code that guards.
@@ -44,90 +46,90 @@ FUNCTIONAL_TENSOR = "at::FunctionalTensorWrapper::"
 inside of the one that guards.
 """
 
-CXX: tuple[Row, ...] = (
-    Row("c10::", "symbols, tensors' metadata, boxing and dispatch"),
-    Row("torch::", "bindings to Python, parsing of arguments, calls by schema, the autograd engine"),
-    Row("pybind11::", "binding"),
-    Row("std::", "the standard library"),
-    Row("at::_ops::", "dispatch: the op as the dispatcher calls it"),
-    Row("at::Tensor", "a tensor's sizes, strides or value as plain numbers: the code that reads them decides"),
-    Row("at::FunctionalTensorWrapper::", "calls from a functional tensor to the tensor that it wraps"),
-    Row("at::functorch::", "calls from a batched tensor to the tensor that it wraps, and vmap's dispatch"),
-    Row("at::native::is_nonzero", "a tensor's value as a bool: the code that branches decides"),
-    Row("at::is_scalar_tensor_true", "a tensor's value as a bool: the code that branches decides"),
-    Row("(anonymous namespace)::", "dispatch: a boxed fallback, not an op, registered in an unnamed namespace"),
+CXX: tuple[Prefix, ...] = (
+    Prefix("c10::", "symbols, tensors' metadata, boxing and dispatch"),
+    Prefix("torch::", "bindings to Python, parsing of arguments, calls by schema, the autograd engine"),
+    Prefix("pybind11::", "binding"),
+    Prefix("std::", "the standard library"),
+    Prefix("at::_ops::", "dispatch: the op as the dispatcher calls it"),
+    Prefix("at::Tensor", "a tensor's sizes, strides or value as plain numbers: the code that reads them decides"),
+    Prefix("at::FunctionalTensorWrapper::", "calls from a functional tensor to the tensor that it wraps"),
+    Prefix("at::functorch::", "calls from a batched tensor to the tensor that it wraps, and vmap's dispatch"),
+    Prefix("at::native::is_nonzero", "a tensor's value as a bool: the code that branches decides"),
+    Prefix("at::is_scalar_tensor_true", "a tensor's value as a bool: the code that branches decides"),
+    Prefix("(anonymous namespace)::", "dispatch: a boxed fallback, not an op, registered in an unnamed namespace"),
 )
 """Namespaces and classes of C++ plumbing. Anything in no row is code of an op: `at::native::`, `at::meta::`,
 `sdp::`, and the namespaces of users' own ops.
 """
 
-CXX_SITES: tuple[Row, ...] = (
-    Row("c10::SymbolicShapeMeta::compute_", "decides a tensor's memory format"),
-    Row("torch::autograd::VariableType::", "autograd kernels of ops"),
-    Row("torch::autograd::generated::", "backward formulas of ops"),
-    Row("torch::autograd::utils::", "decides the layout of a gradient"),
-    Row("at::functorch::(anonymous namespace)::", "batching rules of ops"),
+CXX_SITES: tuple[Prefix, ...] = (
+    Prefix("c10::SymbolicShapeMeta::compute_", "decides a tensor's memory format"),
+    Prefix("torch::autograd::VariableType::", "autograd kernels of ops"),
+    Prefix("torch::autograd::generated::", "backward formulas of ops"),
+    Prefix("torch::autograd::utils::", "decides the layout of a gradient"),
+    Prefix("at::functorch::(anonymous namespace)::", "batching rules of ops"),
 )
 """Exceptions from `CXX`: code under one of its rows that makes decisions."""
 
-GUARDS: tuple[Row, ...] = (
-    Row("torch/fx/experimental/", "guards, symbols and proxies"),
-    Row("torch/utils/_sympy/", "symbolic arithmetic"),
-    Row("torch/__init__.py", "SymInt, SymBool and SymFloat"),
-    Row("sympy/", "symbolic arithmetic"),
+GUARDS: tuple[Prefix, ...] = (
+    Prefix("torch/fx/experimental/", "guards, symbols and proxies"),
+    Prefix("torch/utils/_sympy/", "symbolic arithmetic"),
+    Prefix("torch/__init__.py", "SymInt, SymBool and SymFloat"),
+    Prefix("sympy/", "symbolic arithmetic"),
 )
 """Files that every guard passes through. They are never a site, not even if no other frame is left."""
 
-PYTHON: tuple[Row, ...] = (
+PYTHON: tuple[Prefix, ...] = (
     *GUARDS,
-    Row("torch/_subclasses/", "fake and functional tensors"),
-    Row("torch/_ops.py", "dispatch"),
-    Row("torch/_dispatch/", "dispatch"),
-    Row("torch/_library/", "dispatch of custom ops"),
-    Row("torch/library.py", "dispatch of custom ops"),
-    Row("torch/_tensor.py", "methods of a tensor that go on to an op"),
-    Row("torch/_jit_internal.py", "boolean dispatch"),
-    Row("torch/overrides.py", "overrides of torch functions"),
-    Row("torch/_decomp/__init__.py", "registration of decompositions"),
-    Row("torch/_compile.py", "dynamo on and off"),
-    Row("torch/_dynamo/", "dynamo: the caller is in the stack that it interprets"),
-    Row("torch/_utils_internal.py", "decorators of dynamo"),
-    Row("torch/_logging/", "logging"),
-    Row("torch/_guards.py", "the context of a trace"),
-    Row("torch/_higher_order_ops/utils.py", "tracing of a branch"),
-    Row("torch/_functorch/", "tracing for autograd"),
-    Row("torch/_inductor/compile_fx.py", "entry of a backend"),
-    Row("torch/_inductor/debug.py", "entry of a backend"),
-    Row("torch/_inductor/graph.py", "running of a graph"),
-    Row("torch/_export/non_strict_utils.py", "overrides of torch functions"),
-    Row("torch/_export/wrappers.py", "wrapping of a module"),
-    Row("torch/_export/utils.py", "wrapping of a module"),
-    Row("torch/export/", "export itself"),
-    Row("torch/fx/_symbolic_trace.py", "tracing"),
-    Row("torch/fx/_lazy_graph_module.py", "running of a graph"),
-    Row("torch/fx/graph_module.py", "running of a graph"),
-    Row("torch/fx/interpreter.py", "running of a graph"),
-    Row("torch/fx/traceback.py", "tracing"),
-    Row("torch/nn/modules/module.py", "calling of a module"),
-    Row("torch/utils/_contextlib.py", "decorators"),
-    Row("torch/utils/_python_dispatch.py", "dispatch"),
-    Row("torch/utils/_pytree.py", "mapping over arguments"),
-    Row("torch/utils/_stats.py", "decorators"),
-    Row("torch/utils/_traceback.py", "stacks"),
-    Row("contextlib.py", "the standard library"),
-    Row("functools.py", "the standard library"),
-    Row("pebble/", "the worker that runs the case"),
-    Row("concurrent/", "the worker that runs the case"),
-    Row("multiprocessing/", "the worker that runs the case"),
-    Row("threading.py", "the worker that runs the case"),
-    Row("runpy.py", "the worker that runs the case"),
+    Prefix("torch/_subclasses/", "fake and functional tensors"),
+    Prefix("torch/_ops.py", "dispatch"),
+    Prefix("torch/_dispatch/", "dispatch"),
+    Prefix("torch/_library/", "dispatch of custom ops"),
+    Prefix("torch/library.py", "dispatch of custom ops"),
+    Prefix("torch/_tensor.py", "methods of a tensor that go on to an op"),
+    Prefix("torch/_jit_internal.py", "boolean dispatch"),
+    Prefix("torch/overrides.py", "overrides of torch functions"),
+    Prefix("torch/_decomp/__init__.py", "registration of decompositions"),
+    Prefix("torch/_compile.py", "dynamo on and off"),
+    Prefix("torch/_dynamo/", "dynamo: the caller is in the stack that it interprets"),
+    Prefix("torch/_utils_internal.py", "decorators of dynamo"),
+    Prefix("torch/_logging/", "logging"),
+    Prefix("torch/_guards.py", "the context of a trace"),
+    Prefix("torch/_higher_order_ops/utils.py", "tracing of a branch"),
+    Prefix("torch/_functorch/", "tracing for autograd"),
+    Prefix("torch/_inductor/compile_fx.py", "entry of a backend"),
+    Prefix("torch/_inductor/debug.py", "entry of a backend"),
+    Prefix("torch/_inductor/graph.py", "running of a graph"),
+    Prefix("torch/_export/non_strict_utils.py", "overrides of torch functions"),
+    Prefix("torch/_export/wrappers.py", "wrapping of a module"),
+    Prefix("torch/_export/utils.py", "wrapping of a module"),
+    Prefix("torch/export/", "export itself"),
+    Prefix("torch/fx/_symbolic_trace.py", "tracing"),
+    Prefix("torch/fx/_lazy_graph_module.py", "running of a graph"),
+    Prefix("torch/fx/graph_module.py", "running of a graph"),
+    Prefix("torch/fx/interpreter.py", "running of a graph"),
+    Prefix("torch/fx/traceback.py", "tracing"),
+    Prefix("torch/nn/modules/module.py", "calling of a module"),
+    Prefix("torch/utils/_contextlib.py", "decorators"),
+    Prefix("torch/utils/_python_dispatch.py", "dispatch"),
+    Prefix("torch/utils/_pytree.py", "mapping over arguments"),
+    Prefix("torch/utils/_stats.py", "decorators"),
+    Prefix("torch/utils/_traceback.py", "stacks"),
+    Prefix("contextlib.py", "the standard library"),
+    Prefix("functools.py", "the standard library"),
+    Prefix("pebble/", "the worker that runs the case"),
+    Prefix("concurrent/", "the worker that runs the case"),
+    Prefix("multiprocessing/", "the worker that runs the case"),
+    Prefix("threading.py", "the worker that runs the case"),
+    Prefix("runpy.py", "the worker that runs the case"),
 )
 
-PYTHON_SITES: tuple[Row, ...] = (
-    Row("torch/_subclasses/fake_impls.py", "how an op computes on fake tensors: code of the op"),
-    Row("torch/_functorch/partitioners.py", "decides what is saved for backward"),
-    Row("torch/_functorch/_aot_autograd/functional_utils.py", "regenerates views"),
-    Row("torch/_functorch/vmap.py", "compares the sizes that are mapped over"),
+PYTHON_SITES: tuple[Prefix, ...] = (
+    Prefix("torch/_subclasses/fake_impls.py", "how an op computes on fake tensors: code of the op"),
+    Prefix("torch/_functorch/partitioners.py", "decides what is saved for backward"),
+    Prefix("torch/_functorch/_aot_autograd/functional_utils.py", "regenerates views"),
+    Prefix("torch/_functorch/vmap.py", "compares the sizes that are mapped over"),
 )
 """Exceptions from `PYTHON`: code under one of its rows that makes decisions."""
 
@@ -146,7 +148,7 @@ PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
 )
 """File, function and reason: single functions of other files that are plumbing."""
 
-TRACER = Row("torch/_dynamo/symbolic_convert.py", "dynamo's interpreter: frames outside of it are not the program's")
+TRACER = Prefix("torch/_dynamo/symbolic_convert.py", "dynamo's interpreter: frames outside of it are not the program's")
 
 
 def is_cxx_plumbing(name: str) -> bool:

@@ -20,14 +20,14 @@ from ddefuzz.classify.plumbing import (
 )
 from ddefuzz.classify.signature import USER_CODE, Site
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.instrument.events import Frame, Raised
+from ddefuzz.instrument.events import Frame, RaisedError
 from ddefuzz.instrument.torch_api import SIZES_FOR_CXX
 
 USER_SITE = Site("Python", USER_CODE, None)
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 
 
-def site(raised: Raised) -> tuple[Site, Frame]:
+def site(raised: RaisedError) -> tuple[Site, Frame]:
     """The site and its frame.
 
     If C++ evaluated the guard, the site is the innermost C++ function of that call that is not plumbing. If all
@@ -129,7 +129,7 @@ def native_call(native: tuple[Frame, ...]) -> tuple[Frame, ...]:
     return next(_calls(native), ())
 
 
-def innermost_site(raised: Raised) -> Frame | None:
+def innermost_site(raised: RaisedError) -> Frame | None:
     """The innermost frame of the guarding call that is not plumbing; None if all of it is.
 
     If the guard's C++ file is not an operator's own (`TensorImpl.h`), code of that file guards. The compiler

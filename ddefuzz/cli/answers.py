@@ -14,8 +14,8 @@ from typing import NamedTuple
 import rich_click as click
 
 from ddefuzz.answers.experiment import (
-    Asked,
     GuardResult,
+    NamedProgram,
     Runners,
     SampleRequest,
     answer_guard,
@@ -36,7 +36,7 @@ from ddefuzz.cli.command import (
 from ddefuzz.cli.invocation import current_invocation, resolve
 from ddefuzz.cli.output import LiveLine, deliver, page_writers
 from ddefuzz.errors import InputError
-from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.pool import LostTask, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Stage
 from ddefuzz.files import is_file
 from ddefuzz.findings.database import Database
@@ -48,7 +48,7 @@ from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import classify
 from ddefuzz.program.text import print_program
 from ddefuzz.show.answers import (
-    Answered,
+    AnswerResult,
     answers_view,
     document,
     stored_document,
@@ -70,10 +70,10 @@ class Target(NamedTuple):
     """The programs of an experiment: those of a finding, or that of a file, and stored programs in addition."""
 
     name: str
-    own: tuple[Asked, ...]
+    own: tuple[NamedProgram, ...]
     stages: tuple[Stage, ...]
     functions: tuple[str, ...] = ()
-    others: tuple[Asked, ...] = ()
+    others: tuple[NamedProgram, ...] = ()
     finding: Finding | None = None
 
 
@@ -137,7 +137,7 @@ def command(
                     database.set_answers(target.finding.id, found.evidence(torch), explained)
             tick(f": {target.name}: {found.experiment.verdict}")
     done = [
-        Answered(target.name, found, target.finding is not None)
+        AnswerResult(target.name, found, target.finding is not None)
         for future, target in sent.items()
         if (found := future.result()) is not None
     ]
@@ -149,7 +149,7 @@ def _answered(target: Target, pool: Pool, timeout: float, *, patching: bool) -> 
 
     def made(request: SampleRequest) -> tuple[str, ...]:
         found = pool.submit(samples, request, SAMPLES_SECONDS).result()
-        return () if isinstance(found, Lost) else found
+        return () if isinstance(found, LostTask) else found
 
     runners = Runners(partial(pool.observe, timeout=timeout), partial(pool.observe_patched, timeout=timeout), made)
     signature = None if target.finding is None else target.finding.signature
@@ -166,7 +166,7 @@ def _targets(
     found = []
     for path in (Path(name) for name in names if is_file(Path(name))):
         program = print_program(catalogue.read(path).program)
-        found.append(Target(str(path), (Asked(str(path), ProgramSubject(program)),), (stage or "export",)))
+        found.append(Target(str(path), (NamedProgram(str(path), ProgramSubject(program)),), (stage or "export",)))
     if database is not None:
         known = database.findings()
         kept = [*_programs(known), *_examples(database)]
@@ -200,7 +200,7 @@ def _examples(database: Database) -> Iterator[tuple[str, str]]:
 def _of_finding(
     finding: Finding, stage: Stage | None, known: tuple[Finding, ...], kept: list[tuple[str, str]]
 ) -> Target:
-    own = tuple(Asked(name, ProgramSubject(text)) for name, text in dict(_programs((finding,))).items())
+    own = tuple(NamedProgram(name, ProgramSubject(text)) for name, text in dict(_programs((finding,))).items())
     if not own:
         raise InputError(f"{finding.id}: found a finding of user code, expected one with a program")
     functions = finding.shown_ops

@@ -13,9 +13,9 @@ import rich_click as click
 from ddefuzz.artifacts.graph import diffs_of
 from ddefuzz.artifacts.model import (
     Artifacts,
-    Broken,
-    Made,
+    GraphBreaks,
     MakeTask,
+    StageOutput,
     failure_of,
     find_breaks,
     make,
@@ -39,7 +39,7 @@ from ddefuzz.cli.command import (
 from ddefuzz.cli.invocation import resolve
 from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
-from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited
+from ddefuzz.execute.pool import Future, LostTask, Pool, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.files import check_folder, is_file
@@ -122,14 +122,14 @@ def command(
         tasks = [MakeTask(chosen.subject, stage, one) for stage in wanted for one in map(Semantics, semantics)]
         futures = [(task, pool.submit(make, task, timeout)) for task in tasks]
         breaking = pool.submit(find_breaks, chosen.subject, timeout)
-        made: list[Made] = []
-        broken: Broken | None = None
+        made: list[StageOutput] = []
+        broken: GraphBreaks | None = None
         try:
             for task, future in futures:
                 made.append(_made(task, future, stopped))
                 live.say(f"{task.stage}{f' ({task.semantics})' if len(semantics) > 1 else ''}: {made[-1].outcome}")
             found = waited(breaking, stopped)
-            broken = Broken(error=f"{found.outcome}: {found.reason}") if isinstance(found, Lost) else found
+            broken = GraphBreaks(error=f"{found.outcome}: {found.reason}") if isinstance(found, LostTask) else found
         except KeyboardInterrupt:
             interrupted = True
         reported = about(finding.title, finding.kind, finding.stages, finding.evidence) if finding is not None else None
@@ -175,12 +175,12 @@ def target_of(finding: Finding) -> Target:
     return Target(finding.id, ProgramSubject(text))
 
 
-def _made(task: MakeTask, future: Future[Made], stopped: Stopped) -> Made:
+def _made(task: MakeTask, future: Future[StageOutput], stopped: Stopped) -> StageOutput:
     found = waited(future, stopped)
-    if not isinstance(found, Lost):
+    if not isinstance(found, LostTask):
         return found
     lost = lost_observation(Run(task.subject, task.stage, task.semantics), found)
-    return Made(task.stage, str(task.semantics), lost.outcome, lost.reason, failure_of(lost))
+    return StageOutput(task.stage, str(task.semantics), lost.outcome, lost.reason, failure_of(lost))
 
 
 def _elsewhere(interpreter: Interpreter, target: str, text: str, options: Mapping[str, Any]) -> Artifacts:

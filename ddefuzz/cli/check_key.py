@@ -12,12 +12,12 @@ from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.output import LiveLine, Page, Writer, deliver
 from ddefuzz.errors import EXIT_FOUND, EXIT_USAGE
 from ddefuzz.escape import json_text
-from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.pool import LostTask, Pool
 from ddefuzz.execute.protocol import KeySubject, Run
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import sighting
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.keys.case import Checked, KeyCase, Options, SizeParts, StrideParts, print_key
+from ddefuzz.keys.case import KeyCase, KeyReport, Options, SizeParts, StrideParts, print_key
 from ddefuzz.oracles import keys
 from ddefuzz.oracles.keys import PROPERTY_SECONDS, check_key
 from ddefuzz.oracles.program import Trial, judge_run
@@ -78,7 +78,7 @@ def command(
     deliver(writers, output, {EXIT_USAGE: any(one.reason for one in checked.properties), EXIT_FOUND: is_violated})
 
 
-def _recorded(database: Database, checked: Checked, pool: Pool) -> str:
+def _recorded(database: Database, checked: KeyReport, pool: Pool) -> str:
     """Record each violation, and say which findings are new."""
     now = datetime.now(UTC)
     recorded: dict[str, bool] = {}
@@ -87,7 +87,7 @@ def _recorded(database: Database, checked: Checked, pool: Pool) -> str:
             text = print_key(KeyCase(checked.function, checks.name, checked.options, violation.drawn))
             trial = Trial(Run(KeySubject(text, trust=True), keys.STAGE.name), (keys.ORACLE.name,), ())
             tried = pool.submit(judge_run, trial, PROPERTY_SECONDS).result()
-            for failure in () if isinstance(tried, Lost) else tried.failures:
+            for failure in () if isinstance(tried, LostTask) else tried.failures:
                 result = database.record(sighting(failure, text, "", checked.torch), now)
                 recorded[result.finding_id] = result.is_new
                 if result.is_new:
@@ -96,7 +96,7 @@ def _recorded(database: Database, checked: Checked, pool: Pool) -> str:
     return f"{counted(len(recorded), 'finding')} in {database.url}{': ' if listed else ''}{listed}"
 
 
-def key_text(checked: Checked, page: Page) -> str:
+def key_text(checked: KeyReport, page: Page) -> str:
     """One line for each property; below it the smallest violation."""
     lines = [f"{checked.function}, torch {checked.torch}"]
     for one in checked.properties:

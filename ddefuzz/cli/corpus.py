@@ -21,7 +21,7 @@ from ddefuzz.findings.textform import read_findings
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.ops import catalogue
 from ddefuzz.program.text import digest, print_program, read_program
-from ddefuzz.show.blocks import Block, Items, Row, Span, counted, table
+from ddefuzz.show.blocks import Block, Items, Span, TableRow, counted, table
 
 FINDINGS = Path("findings")
 REGRESSION = Path("corpora/regression")
@@ -166,7 +166,7 @@ def list_(
 def _list_view(files: tuple[CaseFile, ...]) -> Iterator[Block]:
     if files:
         rows = (
-            Row((str(file.path), str(file.steps)), Span("\n".join(map(str, file.expect)), style="dim"))
+            TableRow((str(file.path), str(file.steps)), Span("\n".join(map(str, file.expect)), style="dim"))
             for file in files
         )
         yield table(("file", "steps"), rows, right=("steps",))

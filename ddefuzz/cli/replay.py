@@ -12,7 +12,7 @@ import rich_click as click
 from ddefuzz.campaign.page import replay_report, replay_view, totals
 from ddefuzz.campaign.replay import (
     MISMATCHES,
-    Replayed,
+    ReplayResult,
     finding_cases,
     kept_cases,
     replay,
@@ -96,7 +96,7 @@ def command(
             raise NothingRanError(_nothing(paths, known))
         tick = live.counter(len(cases), "case")
 
-        def listen(result: Replayed) -> None:
+        def listen(result: ReplayResult) -> None:
             tick("")
             if result.status in MISMATCHES:
                 live.say(f"{result.status}: {result.case.id}")

@@ -28,7 +28,7 @@ from ddefuzz.sweep.recompile import (
     FORMS,
     REFERENCE_SIZES,
     Form,
-    Recompiled,
+    OpRecompilations,
     RecompileTask,
     recompiles_report,
     recompiles_text,
@@ -37,7 +37,7 @@ from ddefuzz.sweep.recompile import (
 from ddefuzz.sweep.recompile import (
     recompiles as count_compilations,
 )
-from ddefuzz.sweep.sweep import Plan, Progressed, progress_line, sweep
+from ddefuzz.sweep.sweep import Plan, SweepProgress, progress_line, sweep
 
 
 def _sizes(value: object) -> tuple[int, ...]:
@@ -106,7 +106,7 @@ def recompiles(
     deliver(writers_of(recompiles_report(found)) | writers, output, exits)
 
 
-def _tell(live: LiveLine, done: int, of: int, one: Recompiled | OpBreaks) -> None:
+def _tell(live: LiveLine, done: int, of: int, one: OpRecompilations | OpBreaks) -> None:
     live.update(f"{done} of {counted(of, 'op')}, {one.op}", is_last=done == of)
 
 
@@ -179,7 +179,7 @@ def census_writers(census: Census) -> dict[str, Writer]:
     }
 
 
-def _show(line: LiveLine, now: Progressed) -> None:
+def _show(line: LiveLine, now: SweepProgress) -> None:
     """Report an op that is done, and the progress of the sweep."""
     if now.note:
         line.say(now.note)

@@ -36,7 +36,7 @@ NUMBERS = (bool, int, float, complex)
 PLAIN = (str, torch.dtype, torch.device, torch.memory_format, torch.layout)
 
 
-class Ended(NamedTuple):
+class CallResult(NamedTuple):
     """A call: its error, or its result, and the inputs and their gradients after it."""
 
     error: Any = None
@@ -45,15 +45,15 @@ class Ended(NamedTuple):
     gradients: tuple[Any, ...] = ()
 
 
-def ended(compute: Callable[..., Any], inputs: tuple[Any, ...], backward: bool) -> Ended:
+def ended(compute: Callable[..., Any], inputs: tuple[Any, ...], backward: bool) -> CallResult:
     """Call it, with the same seeds each time. With `backward`, also compute the gradients of what it returns."""
     torch.manual_seed(0)
     random.seed(0)
     try:
         result = compute(*inputs)
-        return Ended(None, result, inputs, gradients_of(result, inputs) if backward else ())
+        return CallResult(None, result, inputs, gradients_of(result, inputs) if backward else ())
     except Exception as error:  # noqa: BLE001 it is what is compared
-        return Ended(error)
+        return CallResult(error)
 
 
 def gradients_of(result: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -75,7 +75,7 @@ def floats(value: Any) -> list[torch.Tensor]:
     return [value] if is_float else []
 
 
-def seen(eager: Ended, captured: Ended, wide: Callable[[], Ended]) -> dict[str, str]:
+def seen(eager: CallResult, captured: CallResult, wide: Callable[[], CallResult]) -> dict[str, str]:
     """How the two calls ended, and how their results differ. `wide` is eager with its inputs in float64."""
     ends = {
         name: "returns" if call.error is None else "raises"
@@ -95,7 +95,7 @@ def seen(eager: Ended, captured: Ended, wide: Callable[[], Ended]) -> dict[str, 
     return ends
 
 
-def is_rounding(exact: Ended, captured: Ended) -> bool:
+def is_rounding(exact: CallResult, captured: CallResult) -> bool:
     """Whether what was captured is as near to eager in float64 as its dtypes allow."""
     wanted, got = ([*floats(call.result), *floats(call.gradients)] for call in (exact, captured))
     if exact.error is not None or len(wanted) != len(got):
@@ -103,7 +103,7 @@ def is_rounding(exact: Ended, captured: Ended) -> bool:
     return all(a.shape == b.shape and close(a.to(b.dtype), b) for a, b in zip(wanted, got))
 
 
-def compared(eager: Ended, captured: Ended) -> list[str]:
+def compared(eager: CallResult, captured: CallResult) -> list[str]:
     """The differences between two calls: results, inputs that were changed, gradients."""
     whats = differences(eager.result, captured.result)
     whats += ["mutation" for pair in zip(eager.inputs, captured.inputs) if differences(*pair)]

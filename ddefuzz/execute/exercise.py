@@ -17,14 +17,14 @@ import torch
 
 from ddefuzz.execute import journal
 from ddefuzz.execute.comparison import close, comparable, floats, gradients_of, strides
-from ddefuzz.execute.graphs import ASSERTION, Ran, input_symbols, run_nodes
-from ddefuzz.execute.prepared import Prepared, leaves_of
+from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, run_nodes
+from ddefuzz.execute.prepared import PreparedSubject, leaves_of
 from ddefuzz.execute.protocol import (
     EXPANDED,
     ONLY_IN_EAGER,
     Call,
+    CallEnd,
     Difference,
-    Ended,
     Form,
     ProgramSubject,
     Subject,
@@ -56,7 +56,7 @@ class _Result(NamedTuple):
     `draws` says whether it drew random numbers.
     """
 
-    ended: Ended
+    ended: CallEnd
     value: Any = None
     inputs: tuple[Any, ...] = ()
     gradients: tuple[Any, ...] = ()
@@ -94,7 +94,7 @@ class _At(NamedTuple):
     subject: Subject
     kept: Mapping[str, int]
 
-    def fresh(self) -> Prepared:
+    def fresh(self) -> PreparedSubject:
         """New arguments."""
         return replace(prepare(self.subject), kept=self.kept)
 
@@ -148,8 +148,8 @@ def _judged(call: Call, at: _At, capture: Capture, expected: _Result, captured: 
 
 
 def _explained(
-    ended: Ended, forms: tuple[Form, ...], at: _At, capture: Capture
-) -> tuple[Ended, tuple[tuple[str, int], ...]]:
+    ended: CallEnd, forms: tuple[Form, ...], at: _At, capture: Capture
+) -> tuple[CallEnd, tuple[tuple[str, int], ...]]:
     """How a captured program ended, with the condition that failed; and the static sizes of arguments that it names.
 
     Code of inductor gives the condition as the message. A guard on the arguments names their sizes: in
@@ -235,7 +235,7 @@ def _run(side: Literal["eager", "captured"], at: _At, capture: Capture) -> _Resu
     except Exception as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
         return _Result(_ended(error))
     draws = not torch.equal(before, torch.default_generator.get_state())
-    return _Result(Ended(), value, tuple(leaves_of(fresh)), gradients, draws)
+    return _Result(CallEnd(), value, tuple(leaves_of(fresh)), gradients, draws)
 
 
 @contextmanager
@@ -249,11 +249,11 @@ def _state_kept(module: torch.nn.Module | None) -> Iterator[None]:
             module.load_state_dict(kept)
 
 
-def _ended(error: Exception) -> Ended:
+def _ended(error: Exception) -> CallEnd:
     message = str(error).encode(errors="backslashreplace").decode().strip()
     asserted = ASSERTION.search(message)
     first = message.partition("\n")[0][:300]
-    return Ended(f"{type(error).__name__}: {first}", asserted[1].strip() if asserted else "")
+    return CallEnd(f"{type(error).__name__}: {first}", asserted[1].strip() if asserted else "")
 
 
 def _differences(expected: _Result, captured: _Result) -> Iterator[Difference]:
@@ -295,12 +295,12 @@ def _float64_decides(at: _At, capture: Capture, captured: _Result) -> bool:
     )
 
 
-def _ran(capture: Capture, fresh: Prepared) -> Ran:
+def _ran(capture: Capture, fresh: PreparedSubject) -> GraphRun:
     try:
         args = capture.graph_inputs(fresh)
     except Exception:  # noqa: BLE001 the arguments do not fit the graph
         args = None
-    return Ran(()) if args is None else run_nodes(capture.graph, args)
+    return GraphRun(()) if args is None else run_nodes(capture.graph, args)
 
 
 def differences(expected: Any, actual: Any, where: str = "result") -> Iterator[Difference]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
-from ddefuzz.execute.protocol import Asserted, Form, FormName
+from ddefuzz.execute.protocol import Form, FormName, RuntimeAssertion
 from ddefuzz.execute.stages import Capture, graph_text
 from ddefuzz.instrument import torch_api
 
@@ -35,7 +35,7 @@ _CALLS = re.compile(r"(?:buf\d+ = )?((?:cpp_fused|extern_kernels|torch\.ops)[\w.
 _NO_OP = ("placeholder", "get_attr", "output")
 
 
-class Ran(NamedTuple):
+class GraphRun(NamedTuple):
     """What a run of a graph showed: the values of the symbols that it binds, and the first assertion that failed.
 
     `condition` is empty if none failed.
@@ -45,12 +45,12 @@ class Ran(NamedTuple):
     condition: str = ""
 
 
-def run_nodes(graph: GraphModule, args: tuple[Any, ...]) -> Ran:
+def run_nodes(graph: GraphModule, args: tuple[Any, ...]) -> GraphRun:
     """Run a graph node by node, past assertions that fail, as far as it goes."""
     reader = _Reader(graph)
     with suppress(Exception):  # an op may refuse the sizes: what was read before is known
         reader.run(*args)
-    return Ran(tuple(sorted(reader.known.items())), reader.failed)
+    return GraphRun(tuple(sorted(reader.known.items())), reader.failed)
 
 
 class _Reader(Interpreter):
@@ -125,13 +125,13 @@ def forms_of(capture: Capture) -> tuple[Form, ...]:
     return tuple(forms) if any(form.assertions for form in forms) else ()
 
 
-def assertions_of(graph: GraphModule) -> Iterator[Asserted]:
+def assertions_of(graph: GraphModule) -> Iterator[RuntimeAssertion]:
     """The assertions of a graph, in order."""
     nodes = list(graph.graph.nodes)
     bound = _bound(nodes)
     for place, node in enumerate(nodes):
         if node.target is torch_api.ASSERT_SCALAR.get() and _condition(node):
-            yield Asserted(
+            yield RuntimeAssertion(
                 _condition(node),
                 str(node.args[1]),
                 bool(node.meta.get(torch_api.USERS_OWN)),
@@ -139,7 +139,7 @@ def assertions_of(graph: GraphModule) -> Iterator[Asserted]:
             )
 
 
-def generated_assertions(code: str) -> Iterator[Asserted]:
+def generated_assertions(code: str) -> Iterator[RuntimeAssertion]:
     """The assertions of inductor's Python code, in order: `if not (u0 >= 2):` and a line that raises.
 
     A line before it uses its sizes if it calls a kernel with the last symbol that was bound (`u0 = …`).
@@ -158,7 +158,7 @@ def generated_assertions(code: str) -> Iterator[Asserted]:
         calls = (
             (call[1], set(_SYMBOL.findall(one))) for one in lines[since + 1 : place] if (call := _CALLS.match(one))
         )
-        yield Asserted(asserted[1], raises[1], after=tuple(name for name, used in calls if used & last))
+        yield RuntimeAssertion(asserted[1], raises[1], after=tuple(name for name, used in calls if used & last))
 
 
 def _bound(nodes: list[Node]) -> Mapping[str, int]:

@@ -44,7 +44,7 @@ class Phase(msgspec.Struct, frozen=True):
         return f"{text}, in the gradient" if self.gradient else text
 
 
-class Left(NamedTuple):
+class TaskTrace(NamedTuple):
     """The content of a lost task's file: its last phase, and the stack that the fault handler printed, if any."""
 
     phase: Phase = Phase()
@@ -90,12 +90,12 @@ def enter(part: Part, size: CallSize | None = None, *, gradient: bool = False) -
         os.write(_open[-1], msgspec.json.encode(Phase(part, size, gradient)) + b"\n")
 
 
-def left_by(path: Path) -> Left:
+def left_by(path: Path) -> TaskTrace:
     """Read the file of a lost task."""
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
-        return Left()
+        return TaskTrace()
     phase, at = Phase(), 0
     for number, line in enumerate(lines):
         try:
@@ -103,7 +103,7 @@ def left_by(path: Path) -> Left:
         except msgspec.DecodeError:
             continue
     printed = b"\n".join(lines[at:]).decode(errors="replace")
-    return Left(phase, printed.partition(EXTENSIONS)[0].strip())
+    return TaskTrace(phase, printed.partition(EXTENSIONS)[0].strip())
 
 
 _ENCODER = msgspec.json.Encoder()

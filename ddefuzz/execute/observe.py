@@ -34,7 +34,7 @@ from ddefuzz.execute.channel import out_of_reach
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.graphs import digest_of, forms_of
 from ddefuzz.execute.isolation import kept_intact, removed, unwound
-from ddefuzz.execute.prepared import Prepared, inputs_of, sizes_by_name
+from ddefuzz.execute.prepared import PreparedSubject, inputs_of, sizes_by_name
 from ddefuzz.execute.protocol import Call, CallableSubject, ExceptionInfo, Observation, PatchedRun, Run, Stage, Subject
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
 from ddefuzz.execute.subject import exception_chain, message_of, prepare
@@ -95,7 +95,7 @@ def observe_again(stage: Stage, run: Run, then: Callable[[Capture], None]) -> Ob
 
 
 def observe_in(
-    stage: StageFunction, make: Callable[[], Prepared], run: Run, then: Callable[[Capture], None] | None = None
+    stage: StageFunction, make: Callable[[], PreparedSubject], run: Run, then: Callable[[Capture], None] | None = None
 ) -> Observation:
     """The same, in another stage and of another subject than those of `run`.
 
@@ -124,7 +124,9 @@ def kept_apart(subject: Subject) -> AbstractContextManager[None]:
     return kept_intact(subject.path) if isinstance(subject, CallableSubject) else nullcontext()
 
 
-def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[[Capture], None] | None) -> Observation:
+def _watched(
+    stage: StageFunction, prepared: PreparedSubject, run: Run, then: Callable[[Capture], None] | None
+) -> Observation:
     counters = torch_api.DYNAMO_COUNTERS.get()
     counters.clear()
     capture: Capture | None = None
@@ -398,8 +400,8 @@ def observe_patched(task: PatchedRun) -> Observation:
         with patched(task.file, task.source):
             return observe(task.run)
 
-    def stage(_prepared: Prepared) -> Capture:
-        def with_change(fresh: Prepared) -> Any:
+    def stage(_prepared: PreparedSubject) -> Capture:
+        def with_change(fresh: PreparedSubject) -> Any:
             with patched(task.file, task.source):
                 return fresh.call(*fresh.args, **fresh.kwargs)
 

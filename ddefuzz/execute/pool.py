@@ -1,7 +1,7 @@
 """Worker processes with hard limits of CPU time and memory, forked from one server that has imported torch.
 
 Messages to and from a worker are JSON (msgspec), never a pickle of data. Whatever happens to a worker becomes a
-value: `Lost`, or an `Observation` with the outcome `crash` or `timeout`.
+value: `LostTask`, or an `Observation` with the outcome `crash` or `timeout`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from ddefuzz import internal
 from ddefuzz.errors import DdefuzzError, InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import limit, worker
 from ddefuzz.execute.channel import FileLock, pipe
-from ddefuzz.execute.journal import Left, left_by
+from ddefuzz.execute.journal import TaskTrace, left_by
 from ddefuzz.execute.limit import clock_seconds
-from ddefuzz.execute.protocol import Call, Ended, Observation, PatchedRun, ProgramSubject, Run, Runner
+from ddefuzz.execute.protocol import Call, CallEnd, Observation, PatchedRun, ProgramSubject, Run, Runner
 from ddefuzz.execute.scratch import UNREADABLE, check_folders, end_strays, scratch_folder
 
 POLL_SECONDS: Final = 1.0
@@ -166,7 +166,7 @@ class PoolContext(ForkServerContext):
         return worker.WorkerProcess(**named)
 
 
-class Lost(msgspec.Struct, frozen=True, tag=True):
+class LostTask(msgspec.Struct, frozen=True, tag=True):
     """A task whose worker died or was killed at its time limit, and what it was doing in the run.
 
     `not-judged` is a task that an exception of ddefuzz ended. Its worker lives.
@@ -175,7 +175,7 @@ class Lost(msgspec.Struct, frozen=True, tag=True):
     outcome: Literal["crash", "timeout", "not-judged"]
     reason: str
     worker: int = 0
-    left: Left = Left()
+    left: TaskTrace = TaskTrace()
 
 
 class Future(Generic[R]):
@@ -197,7 +197,7 @@ class Future(Generic[R]):
         """Call back, in a thread of the pool, when the result is there."""
         self._future.add_done_callback(lambda _: callback(self))
 
-    def result(self) -> R | Lost:
+    def result(self) -> R | LostTask:
         """Wait for the result. What the pool's end cancelled is lost, and so is a task that a bug of ddefuzz ended.
 
         Raises what the task raises about what was handed in, and UnsupportedError about the environment.
@@ -205,26 +205,26 @@ class Future(Generic[R]):
         try:
             encoded = self._future.result()
         except TimeoutError:
-            return Lost("timeout", _after_clock(self._timeout), left=left_by(self._phases))
+            return LostTask("timeout", _after_clock(self._timeout), left=left_by(self._phases))
         except ProcessExpired as error:
             if error.exitcode == worker.ORPHANED:
                 return self._again(_orphaned(self._phases), STARTS - 1)
             return _ended(int(error.exitcode), self._timeout, int(error.pid or 0), self._phases)
         except CancelledError:
-            return Lost("crash", "its workers were stopped")
+            return LostTask("crash", "its workers were stopped")
         except BrokenProcessPool as error:
             check_workers_can_start(error)
             if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, ConnectionError):
-                return self._again(Lost("crash", NO_CHANNEL, left=left_by(self._phases)), 1)
-            return self._again(Lost("crash", f"{NO_WORKER}: {error}", left=left_by(self._phases)), STARTS - 1)
+                return self._again(LostTask("crash", NO_CHANNEL, left=left_by(self._phases)), 1)
+            return self._again(LostTask("crash", f"{NO_WORKER}: {error}", left=left_by(self._phases)), STARTS - 1)
         except DdefuzzError:
             raise
         except Exception as error:  # noqa: BLE001 whatever else it is, code in the worker has made it
-            return Lost("crash", f"{BREAKS} {internal.error_line(error)}", left=left_by(self._phases))
-        result: R | Lost = _answered(encoded, self._kind)
+            return LostTask("crash", f"{BREAKS} {internal.error_line(error)}", left=left_by(self._phases))
+        result: R | LostTask = _answered(encoded, self._kind)
         return result
 
-    def _again(self, lost: Lost, repeats: int) -> R | Lost:
+    def _again(self, lost: LostTask, repeats: int) -> R | LostTask:
         """The result of the task after a loss that may be of another task's making: it runs once more."""
         if self._repeats >= repeats:
             return lost
@@ -314,12 +314,12 @@ class Pool:
     def observe(self, run: Run, timeout: float, by: Runner = worker.observe_run) -> Observation:
         """One run in a warm worker. `by` is the task that does it."""
         result = self.submit(by, run, timeout).result()
-        return lost_observation(run, result) if isinstance(result, Lost) else result
+        return lost_observation(run, result) if isinstance(result, LostTask) else result
 
     def observe_patched(self, task: PatchedRun, timeout: float) -> Observation:
         """One run with a change of torch in a warm worker. The change ends with the run."""
         result = self.submit(worker.observe_patched_run, task, timeout).result()
-        return lost_observation(task.run, result) if isinstance(result, Lost) else result
+        return lost_observation(task.run, result) if isinstance(result, LostTask) else result
 
     def observe_cold(self, run: Run, timeout: float, by: Runner = worker.observe_run) -> Observation:
         """One run in a new fork that has captured nothing yet."""
@@ -335,12 +335,12 @@ def observe_cold(
     """
     for _ in range(STARTS):
         result = _found_cold(run, timeout, memory_bytes, by)
-        if not isinstance(result, Lost) or not result.reason.startswith(NO_WORKER):
+        if not isinstance(result, LostTask) or not result.reason.startswith(NO_WORKER):
             break
-    return lost_observation(run, result) if isinstance(result, Lost) else result
+    return lost_observation(run, result) if isinstance(result, LostTask) else result
 
 
-def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Observation | Lost:
+def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Observation | LostTask:
     context = fork_server(ColdContext())
     receiver, sender = context.Pipe(duplex=False)
     phases = _phases_file()
@@ -353,12 +353,12 @@ def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Obse
         receiver.close()
         sender.close()
         _wait_for_end(_fork_server())  # multiprocessing starts another when it has
-        return Lost("crash", f"{NO_WORKER}: the fork server was killed")
+        return LostTask("crash", f"{NO_WORKER}: the fork server was killed")
     sender.close()
     try:
         answer = _received(receiver, process.sentinel, clock_seconds(timeout))
         if answer is None:
-            return Lost("timeout", _after_clock(timeout), left=left_by(phases))
+            return LostTask("timeout", _after_clock(timeout), left=left_by(phases))
         process.join()
         if not answer and process.exitcode == worker.ORPHANED:
             return _orphaned(phases)
@@ -366,7 +366,7 @@ def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Obse
             return _ended(process.exitcode or 0, timeout, process.pid or 0, phases)
         if answer.startswith(worker.REFUSED):
             raise InputError(answer[1:].decode())
-        observation: Observation | Lost = _answered(answer[1:], Observation)
+        observation: Observation | LostTask = _answered(answer[1:], Observation)
         return observation
     finally:
         process.kill()
@@ -392,7 +392,7 @@ def _answered(encoded: bytes, kind: Any) -> Any:
         check_folders()
     internal.add(answer.errors, scratch_folder())
     if not answer.is_done:
-        return Lost("not-judged", answer.errors[-1].reason)
+        return LostTask("not-judged", answer.errors[-1].reason)
     return msgspec.json.decode(answer.result, type=kind)
 
 
@@ -400,16 +400,16 @@ def _after_clock(timeout: float) -> str:
     return f"stopped after {clock_seconds(timeout):g} s by the clock"
 
 
-def _ended(code: int, timeout: float, number: int, phases: Path) -> Lost:
+def _ended(code: int, timeout: float, number: int, phases: Path) -> LostTask:
     """The loss of a task whose process ended by itself, with this exit code."""
     if code == -limit.ENDS:
-        return Lost("timeout", f"stopped after {timeout:g} CPU s", number, left_by(phases))
-    return Lost("crash", exit_reason(code), number, left_by(phases))
+        return LostTask("timeout", f"stopped after {timeout:g} CPU s", number, left_by(phases))
+    return LostTask("crash", exit_reason(code), number, left_by(phases))
 
 
-def _orphaned(phases: Path) -> Lost:
+def _orphaned(phases: Path) -> LostTask:
     """The loss of a task whose process ended with the fork server."""
-    return Lost("crash", f"{NO_WORKER}: the fork server was killed", left=left_by(phases))
+    return LostTask("crash", f"{NO_WORKER}: the fork server was killed", left=left_by(phases))
 
 
 def _received(receiver: Connection, ended: int, timeout: float) -> bytes | None:
@@ -454,15 +454,15 @@ def first_answer(future: Future[R], stopped: Stopped) -> R:
     Raises KeyboardInterrupt if stopped before, UnsupportedError if torch cannot be used or no worker starts.
     """
     result = waited(future, stopped)
-    if isinstance(result, Lost) and result.outcome == "crash" and result.worker:
+    if isinstance(result, LostTask) and result.outcome == "crash" and result.worker:
         future.repeat()
         result = waited(future, stopped)
-    if isinstance(result, Lost):
+    if isinstance(result, LostTask):
         raise UnsupportedError(f"the workers do not start: {result.reason}; `ddefuzz doctor` says more")
     return result
 
 
-def waited(future: Future[R], stopped: Stopped, what: str = "") -> R | Lost:
+def waited(future: Future[R], stopped: Stopped, what: str = "") -> R | LostTask:
     """The result, when it is there. Raises KeyboardInterrupt if stopped before. `what` names the task."""
     while not future.done():
         if stopped():
@@ -470,7 +470,7 @@ def waited(future: Future[R], stopped: Stopped, what: str = "") -> R | Lost:
         time.sleep(0.02)
     with internal.guarded(what) as guard:
         return future.result()
-    return Lost("not-judged", guard.reason)
+    return LostTask("not-judged", guard.reason)
 
 
 def _phases_file() -> Path:
@@ -478,7 +478,7 @@ def _phases_file() -> Path:
     return scratch_folder() / f"phases-{next(_TASKS)}"
 
 
-def lost_observation(run: Run, lost: Lost) -> Observation:
+def lost_observation(run: Run, lost: LostTask) -> Observation:
     """The observation of a run whose process was lost.
 
     A process that crashes dies of a signal. User code that ends it otherwise (`os._exit`) is not judged, nor is the
@@ -498,7 +498,7 @@ def lost_observation(run: Run, lost: Lost) -> Observation:
     reason = lost.reason
     if phase.part == "captured" and phase.size is not None:
         reason = f"{lost.reason} in the gradient" if phase.gradient else lost.reason
-        calls = (Call(phase.size, Ended(), Ended(reason)),)
+        calls = (Call(phase.size, CallEnd(), CallEnd(reason)),)
     return Observation(run.stage, run.semantics, lost.outcome, reason, calls=calls, output=stack)
 
 

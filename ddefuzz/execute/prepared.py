@@ -34,7 +34,7 @@ class _Place(NamedTuple):
     symbol: str | None
 
 
-def with_unbacked(prepared: Prepared, spec: object, where: str) -> Prepared:
+def with_unbacked(prepared: PreparedSubject, spec: object, where: str) -> PreparedSubject:
     """The subject with these dims unbacked: those that `spec` names, and those that are marked on its tensors.
 
     Raises InputError for a spec that cannot be used; `where` names it in the message.
@@ -54,7 +54,7 @@ def with_unbacked(prepared: Prepared, spec: object, where: str) -> Prepared:
     return replace(prepared, unbacked=tuple(places))
 
 
-def as_backed(prepared: Prepared) -> Prepared:
+def as_backed(prepared: PreparedSubject) -> PreparedSubject:
     """The subject with its unbacked dims backed (`Dim.AUTO`), where it has no `dynamic_shapes` of its own."""
     if not prepared.unbacked or prepared.dynamic_shapes is not None:
         return prepared
@@ -64,7 +64,7 @@ def as_backed(prepared: Prepared) -> Prepared:
     return replace(prepared, unbacked=(), dynamic_shapes=_shapes_of(prepared, dims))
 
 
-def as_static(prepared: Prepared) -> Prepared:
+def as_static(prepared: PreparedSubject) -> PreparedSubject:
     """The subject with all sizes of its arguments static."""
 
     def unmarked(_: int, leaf: Any) -> Any:
@@ -93,7 +93,7 @@ def spec_of(text: str) -> object:
     return spec
 
 
-def with_dynamic_shapes(prepared: Prepared, shapes: object, where: str) -> Prepared:
+def with_dynamic_shapes(prepared: PreparedSubject, shapes: object, where: str) -> PreparedSubject:
     """The subject with torch's own `dynamic_shapes`. Raises InputError if torch refuses them."""
     if shapes is None:
         return prepared
@@ -112,7 +112,7 @@ def with_dynamic_shapes(prepared: Prepared, shapes: object, where: str) -> Prepa
     return replace(prepared, dynamic_shapes=shapes)
 
 
-def as_saved(prepared: Prepared, program: torch.export.ExportedProgram) -> Prepared:
+def as_saved(prepared: PreparedSubject, program: torch.export.ExportedProgram) -> PreparedSubject:
     """The subject with the dynamic dims of an exported program, and their symbols."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     shapes: dict[int, dict[int, Any]] = {}
@@ -128,7 +128,7 @@ def as_saved(prepared: Prepared, program: torch.export.ExportedProgram) -> Prepa
     return replace(prepared, unbacked=tuple(places), dynamic_shapes=bound)
 
 
-def _shapes_of(prepared: Prepared, dims: Mapping[int, Mapping[int, Any]]) -> Any:
+def _shapes_of(prepared: PreparedSubject, dims: Mapping[int, Mapping[int, Any]]) -> Any:
     """The `dynamic_shapes` with these dims of the leaves.
 
     torch.export takes an object of a class that a library has registered with torch's pytree as a list of its parts.
@@ -174,7 +174,7 @@ def _read(spec: object, where: str) -> Iterator[_Place]:
             yield _Place(target, dim, symbol)
 
 
-def _leaves(target: int | str, names: tuple[str, ...], prepared: Prepared, where: str, dim: int) -> list[int]:
+def _leaves(target: int | str, names: tuple[str, ...], prepared: PreparedSubject, where: str, dim: int) -> list[int]:
     """The numbers of the leaves that are named: one, or all of an argument that holds several."""
     if isinstance(target, int):
         count = len(prepared.args)
@@ -234,7 +234,7 @@ _CONTAINERS = (list, tuple, dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedSubject:
     """A subject to run once, by `call(*args, **kwargs)`. `dynamic_shapes` is as torch.export takes it for this call.
 
     The dims `backed` are dynamic with a known example size; torch may specialize them. `kept` are the sizes of symbols
@@ -252,7 +252,7 @@ class Prepared:
     numbers_unbacked: bool = False
 
 
-def leaves_of(prepared: Prepared) -> list[Any]:
+def leaves_of(prepared: PreparedSubject) -> list[Any]:
     """The leaves of the arguments, as `UnbackedDim.leaf` counts them."""
     leaves: list[Any] = torch_api.bound(torch_api.TREE_LEAVES)((prepared.args, dict(prepared.kwargs)))
     return leaves
@@ -273,12 +273,12 @@ def symbols_of(unbacked: tuple[UnbackedDim, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(place.symbol for place in unbacked))
 
 
-def leaf_names(prepared: Prepared) -> tuple[str, ...]:
+def leaf_names(prepared: PreparedSubject) -> tuple[str, ...]:
     """The leaves as the user writes them: `ids`, `batch['mask']`, `states[0]`, `cache.layers[0].keys`."""
     return tuple(_named(prepared).values())
 
 
-def _named(prepared: Prepared) -> dict[str, str]:
+def _named(prepared: PreparedSubject) -> dict[str, str]:
     """For each leaf, what torch calls it, and how the user writes it.
 
     These differ for an object that a library has registered with torch's pytree under keys of its own: the leaf is then
@@ -326,7 +326,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
     return [(f".{name}", part) for name, part in getattr(value, "__dict__", {}).items() if not name.startswith("_")]
 
 
-def inputs_of(prepared: Prepared) -> Inputs:
+def inputs_of(prepared: PreparedSubject) -> Inputs:
     """The dims that masks make unbacked, and the names of the positional arguments."""
     names = leaf_names(prepared)
     masked: dict[str, list[str]] = {}
@@ -340,7 +340,7 @@ def inputs_of(prepared: Prepared) -> Inputs:
     )
 
 
-def sizes_by_name(prepared: Prepared) -> dict[str, int]:
+def sizes_by_name(prepared: PreparedSubject) -> dict[str, int]:
     """The sizes of the example by the name of the dim: `dim 1 of ids`."""
     leaves, names = leaves_of(prepared), leaf_names(prepared)
     sizes = {
@@ -352,7 +352,7 @@ def sizes_by_name(prepared: Prepared) -> dict[str, int]:
     return sizes | {dims: sizes[dims.partition(", ")[0]] for dims in inputs_of(prepared).masked.values()}
 
 
-def parameter_names(prepared: Prepared) -> tuple[str, ...]:
+def parameter_names(prepared: PreparedSubject) -> tuple[str, ...]:
     """The names of the parameters that the positional arguments go to; their numbers where they have no name."""
     bound = bound_arguments(prepared.call, prepared.args, prepared.kwargs)
     names: list[str] = []
@@ -369,7 +369,7 @@ def bound_arguments(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Map
         return None
 
 
-def shapes_around(prepared: Prepared, masks: int) -> dict[str, Any] | None:
+def shapes_around(prepared: PreparedSubject, masks: int) -> dict[str, Any] | None:
     """The `dynamic_shapes` of a function with the parameters `*args, **kwargs` that gets `masks` additional tensors."""
     shapes, names = prepared.dynamic_shapes, parameter_names(prepared)
     if shapes is None:

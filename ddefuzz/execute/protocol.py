@@ -13,7 +13,17 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from ddefuzz.errors import InputError
-from ddefuzz.instrument.events import Answer, Answered, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
+from ddefuzz.instrument.events import (
+    Answer,
+    AnsweredGuard,
+    Constraint,
+    Fault,
+    Frame,
+    Guard,
+    Mechanism,
+    Place,
+    RaisedError,
+)
 from ddefuzz.ops import catalogue
 from ddefuzz.program.model import Program
 from ddefuzz.program.sizes import CallSize
@@ -25,7 +35,7 @@ What: TypeAlias = Literal[
 Agreement: TypeAlias = Literal["same", "differs", "incomparable"]
 
 
-class Ended(msgspec.Struct, frozen=True):
+class CallEnd(msgspec.Struct, frozen=True):
     """How a call ended. `error` is the class and the first line of the message of the exception, empty if it returned.
 
     `expression` is the condition of a run-time assertion that failed, as torch printed it; empty for other errors.
@@ -63,8 +73,8 @@ class Call(msgspec.Struct, frozen=True):
     """
 
     size: CallSize
-    eager: Ended
-    captured: Ended
+    eager: CallEnd
+    captured: CallEnd
     agreement: Agreement | None = None
     differences: tuple[Difference, ...] = ()
     accepted: tuple[Difference, ...] = ()
@@ -117,7 +127,7 @@ generated  the Python code that inductor makes of that
 """
 
 
-class Asserted(msgspec.Struct, frozen=True):
+class RuntimeAssertion(msgspec.Struct, frozen=True):
     """One run-time assertion of a captured program.
 
     `message` is what it says when it fails. `own` says that the user's code makes it at this place, by
@@ -134,7 +144,7 @@ class Form(msgspec.Struct, frozen=True):
     """A captured program in one of its forms, with its assertions in order."""
 
     name: FormName
-    assertions: tuple[Asserted, ...]
+    assertions: tuple[RuntimeAssertion, ...]
 
 
 def condition_of(message: str, forms: Iterable[Form]) -> str:
@@ -268,7 +278,7 @@ class ExceptionInfo(msgspec.Struct, frozen=True):
     `frames` are those of its `__traceback__`. `traced` is the stack that dynamo was tracing, from the
     exception's `real_stack` (dynamo's own exceptions have one). `native` are the C++ frames under an op that
     raises because its output depends on values (torch's `DataDependentOutputException`), and `maker` is the op
-    that made its first argument (`aten.ge.Scalar`). All are outermost first, as in `Raised`, and empty if
+    that made its first argument (`aten.ge.Scalar`). All are outermost first, as in `RaisedError`, and empty if
     unknown.
     """
 
@@ -305,13 +315,13 @@ class Observation(msgspec.Struct, frozen=True):
     outcome: Outcome
     reason: str = ""
     exceptions: tuple[ExceptionInfo, ...] = ()
-    raised: Raised | None = None
+    raised: RaisedError | None = None
     guards: tuple[Guard, ...] = ()
     graph: str | None = None
     calls: tuple[Call, ...] = ()
     forms: tuple[Form, ...] = ()
     constraints: tuple[Constraint, ...] = ()
-    answered: tuple[Answered, ...] = ()
+    answered: tuple[AnsweredGuard, ...] = ()
     unbacked: int = 0
     module: str = ""
     compiles: int = 0

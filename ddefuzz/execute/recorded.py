@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from ddefuzz.execute.observe import observe_in
-from ddefuzz.execute.prepared import Prepared
+from ddefuzz.execute.prepared import PreparedSubject
 from ddefuzz.execute.protocol import CallableSubject, Run
 from ddefuzz.execute.stages import STAGE_FUNCTIONS, Capture
 from ddefuzz.execute.subject import prepare
@@ -37,7 +37,7 @@ class _UnwritableError(Exception):
     """A value that the text form cannot have."""
 
 
-class Recorded(TorchFunctionMode):
+class CallRecorder(TorchFunctionMode):
     """Records the calls of torch functions as lines of a program."""
 
     def __init__(self) -> None:
@@ -140,21 +140,21 @@ class Recorded(TorchFunctionMode):
 
 def recorded(subject: CallableSubject) -> str:
     """A program, as text, that may show the failure of a model: what the failing call needs. Empty if no call fails."""
-    mode = Recorded()
+    mode = CallRecorder()
 
-    def stage(prepared: Prepared) -> Capture | None:
+    def stage(prepared: PreparedSubject) -> Capture | None:
         def watched(*args: Any, **kwargs: Any) -> Any:
             with mode:
                 return prepared.call(*args, **kwargs)
 
-        function: Callable[[Prepared], Capture | None] = STAGE_FUNCTIONS["fake"]
-        return function(Prepared(watched, prepared.args, prepared.unbacked, kwargs=prepared.kwargs))
+        function: Callable[[PreparedSubject], Capture | None] = STAGE_FUNCTIONS["fake"]
+        return function(PreparedSubject(watched, prepared.args, prepared.unbacked, kwargs=prepared.kwargs))
 
     observe_in(stage, lambda: prepare(subject), Run(subject, "fake"))
     return "" if mode.failing is None else _program(mode, mode.failing)
 
 
-def _program(mode: Recorded, failing: _Call) -> str:
+def _program(mode: CallRecorder, failing: _Call) -> str:
     needed = set(failing.reads)
     lines: list[str] = []
     for call in reversed(mode.calls):

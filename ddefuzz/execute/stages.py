@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from ddefuzz.errors import InputError
-from ddefuzz.execute.prepared import Prepared, UnbackedDim, leaves_of, shapes_around, symbols_of, with_leaves
+from ddefuzz.execute.prepared import PreparedSubject, UnbackedDim, leaves_of, shapes_around, symbols_of, with_leaves
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.instrument import torch_api
 
@@ -87,9 +87,9 @@ class Capture(NamedTuple):
     """
 
     graph: GraphModule
-    compute: Callable[[Prepared], Any]
-    reference: Callable[[Prepared], Any]
-    graph_inputs: Callable[[Prepared], tuple[Any, ...] | None]
+    compute: Callable[[PreparedSubject], Any]
+    reference: Callable[[PreparedSubject], Any]
+    graph_inputs: Callable[[PreparedSubject], tuple[Any, ...] | None]
     captures: Callable[[], int]
     static_dims: bool = False
     backward: bool = False
@@ -100,7 +100,7 @@ class Capture(NamedTuple):
     constants: Callable[[], tuple[object, ...]] = tuple
 
 
-StageFunction: TypeAlias = Callable[[Prepared], Capture | None]
+StageFunction: TypeAlias = Callable[[PreparedSubject], Capture | None]
 """Runs a subject in one stage. Returns what was captured, if anything, and raises whatever torch raises."""
 
 
@@ -157,12 +157,12 @@ def _kept(symbol: str, mask: torch.Tensor) -> torch.Tensor:
     return mask.nonzero().squeeze(1)
 
 
-def eager(prepared: Prepared) -> None:
+def eager(prepared: PreparedSubject) -> None:
     """Run the subject on its real arguments."""
     prepared.call(*prepared.args, **prepared.kwargs)
 
 
-def fake(prepared: Prepared) -> None:
+def fake(prepared: PreparedSubject) -> None:
     """Propagate shapes in one FakeTensorMode, with the kernels that a capture would use."""
     env = torch_api.bound(torch_api.SHAPE_ENV)()
     mode = torch_api.bound(torch_api.FAKE_MODE)(shape_env=env, allow_non_fake_inputs=True)
@@ -176,7 +176,7 @@ def fake(prepared: Prepared) -> None:
         prepared.call(*args, **kwargs)
 
 
-class Exported(NamedTuple):
+class ExportArguments(NamedTuple):
     """The arguments of `torch.export.export`."""
 
     module: torch.nn.Module
@@ -185,7 +185,7 @@ class Exported(NamedTuple):
     dynamic_shapes: Any
 
 
-def as_exported(prepared: Prepared, *, masked: bool = True) -> Exported:
+def as_exported(prepared: PreparedSubject, *, masked: bool = True) -> ExportArguments:
     """The module that a stage exports: the user's own module without a wrapper, unless masks make dims unbacked.
 
     torch.export takes modules only, so a function is wrapped in one.
@@ -193,17 +193,17 @@ def as_exported(prepared: Prepared, *, masked: bool = True) -> Exported:
     call, masks = prepared.call, _masks(prepared) if masked else ()
     kwargs, shapes = dict(prepared.kwargs), prepared.dynamic_shapes
     if isinstance(call, torch.nn.Module) and not masks:
-        return Exported(call, prepared.args, kwargs, shapes)
+        return ExportArguments(call, prepared.args, kwargs, shapes)
     module = _Captured(call, prepared.unbacked if masked else (), clone_scalars=False)
-    return Exported(module, (*prepared.args, *masks), kwargs, shapes_around(prepared, len(masks)))
+    return ExportArguments(module, (*prepared.args, *masks), kwargs, shapes_around(prepared, len(masks)))
 
 
-def export(prepared: Prepared) -> Capture:
+def export(prepared: PreparedSubject) -> Capture:
     """`torch.export.export`, non-strict. It ignores marks on tensors, so masks make dims unbacked."""
     return _exported(prepared, strict=False, masked=True)
 
 
-def export_strict(prepared: Prepared) -> Capture:
+def export_strict(prepared: PreparedSubject) -> Capture:
     """`torch.export.export(strict=True)`: dynamo traces the user's code.
 
     `dynamic_shapes` clears the marks of tensors, so masks make dims unbacked there too.
@@ -214,16 +214,16 @@ def export_strict(prepared: Prepared) -> Capture:
     return _exported(prepared, strict=True, masked=masked)
 
 
-def _exported(prepared: Prepared, *, strict: bool, masked: bool) -> Capture:
+def _exported(prepared: PreparedSubject, *, strict: bool, masked: bool) -> Capture:
     module, args, kwargs, shapes = as_exported(prepared, masked=masked)
     program: ExportedProgram = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
     # Made when it is first called: what fails there is no failure to capture.
     runnable, flat_inputs = lru_cache(program.module), torch_api.bound(torch_api.FLAT_INPUTS)
 
-    def arguments(fresh: Prepared) -> tuple[Any, ...]:
+    def arguments(fresh: PreparedSubject) -> tuple[Any, ...]:
         return (*fresh.args, *(_masks(fresh) if masked else ()))
 
-    def graph_inputs(fresh: Prepared) -> tuple[Any, ...]:
+    def graph_inputs(fresh: PreparedSubject) -> tuple[Any, ...]:
         # Also of arguments that the captured program refuses: the graph tells why.
         check = torch_api.CHECK_INPUTS
         with patch.object(check.owner(), check.name, lambda *_: None):
@@ -249,7 +249,7 @@ def compiled(backend: str) -> StageFunction:
     It ends when the backend is done. A run-time assertion that fails afterwards is not a failure to capture.
     """
 
-    def stage(prepared: Prepared) -> Capture | None:
+    def stage(prepared: PreparedSubject) -> Capture | None:
         graphs: list[GraphModule] = []
         lowered: list[GraphModule] = []
         called: list[tuple[Any, ...]] = []
@@ -274,11 +274,11 @@ def compiled(backend: str) -> StageFunction:
             module(*prepared.args, **prepared.kwargs)
         capturing = False
 
-        def compute(fresh: Prepared) -> Any:
+        def compute(fresh: PreparedSubject) -> Any:
             mark(fresh)
             return module(*fresh.args, **fresh.kwargs)
 
-        def graph_inputs(fresh: Prepared) -> tuple[Any, ...] | None:
+        def graph_inputs(fresh: PreparedSubject) -> tuple[Any, ...] | None:
             called.clear()
             with suppress(Exception):  # the arguments are noted before anything can fail
                 compute(fresh)
@@ -300,7 +300,7 @@ def compiled(backend: str) -> StageFunction:
     return stage
 
 
-def as_compiled(prepared: Prepared) -> Callable[..., Any]:
+def as_compiled(prepared: PreparedSubject) -> Callable[..., Any]:
     """The callable for torch.compile: the user's own without a wrapper, if dynamo accepts it."""
     own = isinstance(prepared.call, torch.nn.Module | FunctionType | MethodType)
     if own and not prepared.numbers_unbacked:
@@ -322,7 +322,7 @@ def _backend(name: str, lowered: list[GraphModule]) -> Callable[..., Any]:
     return partial(backend, fw_compiler=keep)
 
 
-def inductor(prepared: Prepared) -> Capture | None:
+def inductor(prepared: PreparedSubject) -> Capture | None:
     """`torch.compile` with inductor, until it has generated its code. The C++ compiler (9 s per program) never
     runs.
 
@@ -335,7 +335,7 @@ def inductor(prepared: Prepared) -> Capture | None:
     return None if captured is None else captured._replace(compute=not_compiled, generated=lambda: tuple(code))
 
 
-def inductor_to_call(prepared: Prepared) -> Capture | None:
+def inductor_to_call(prepared: PreparedSubject) -> Capture | None:
     """`torch.compile` with inductor and its C++ compiler, for a captured program that is called."""
     code: list[str] = []
     with whole(code):
@@ -363,7 +363,7 @@ def stage_function(stage: Stage, *, called: bool) -> StageFunction:
     return inductor_to_call if called and stage == "inductor" else STAGE_FUNCTIONS[stage]
 
 
-def _fake_input(mode: Any, tensor: torch.Tensor, position: int, prepared: Prepared) -> torch.Tensor:
+def _fake_input(mode: Any, tensor: torch.Tensor, position: int, prepared: PreparedSubject) -> torch.Tensor:
     unbacked = {place.dim: place.symbol for place in prepared.unbacked if place.leaf == position}
     backed = {place.dim for place in prepared.backed if place.leaf == position}
     if not (unbacked or backed):
@@ -377,7 +377,7 @@ def _fake_input(mode: Any, tensor: torch.Tensor, position: int, prepared: Prepar
     return made
 
 
-def _masks(prepared: Prepared) -> tuple[torch.Tensor, ...]:
+def _masks(prepared: PreparedSubject) -> tuple[torch.Tensor, ...]:
     """A mask for each symbol, as long as the first dim that has it: all True, or as many as `kept` says."""
     first = {place.symbol: place for place in reversed(prepared.unbacked)}
     leaves = leaves_of(prepared) if first else []
@@ -388,11 +388,11 @@ def _masks(prepared: Prepared) -> tuple[torch.Tensor, ...]:
     )
 
 
-def _module(prepared: Prepared) -> torch.nn.Module | None:
+def _module(prepared: PreparedSubject) -> torch.nn.Module | None:
     return prepared.call if isinstance(prepared.call, torch.nn.Module) else None
 
 
-def mark(prepared: Prepared) -> None:
+def mark(prepared: PreparedSubject) -> None:
     """Mark the dims of the arguments for dynamo: unbacked, or dynamic and backed."""
     mark_unbacked = torch_api.bound(torch_api.MARK_UNBACKED)
     mark_backed = torch_api.bound(torch_api.MARK_BACKED)

@@ -28,7 +28,7 @@ import ddefuzz
 from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute.isolation import current_folder, enter_folder, kept_intact, unwound
 from ddefuzz.execute.prepared import (
-    Prepared,
+    PreparedSubject,
     UnbackedDim,
     as_backed,
     as_saved,
@@ -62,7 +62,7 @@ def seed() -> None:
         sys.modules["numpy"].random.seed(0)
 
 
-def prepare_callable(subject: CallableSubject) -> Prepared:
+def prepare_callable(subject: CallableSubject) -> PreparedSubject:
     """The callable with new arguments, the same in every run."""
     if subject.path.endswith(SAVED):
         where, spec, prepared = subject.path, None, _saved(subject.path)
@@ -224,24 +224,24 @@ def _loaded(path: str) -> torch.export.ExportedProgram:
     return program
 
 
-def _saved(path: str) -> Prepared:
+def _saved(path: str) -> PreparedSubject:
     """An exported program, called with its own example inputs. Dims that were unbacked or dynamic are so again."""
     program = _loaded(path)
     if program.example_inputs is None:
         raise InputError(f"{path}: found an exported program without example inputs, expected one that has them")
     args, kwargs = copy.deepcopy(program.example_inputs)
-    prepared = Prepared(program.module(), tuple(args), kwargs=kwargs)
+    prepared = PreparedSubject(program.module(), tuple(args), kwargs=kwargs)
     return as_saved(prepared, program)
 
 
-def _of_case(module: ModuleType, path: str, case: str) -> tuple[str, object, Prepared]:
+def _of_case(module: ModuleType, path: str, case: str) -> tuple[str, object, PreparedSubject]:
     cases = _cases(module, path)
     if case not in cases:
         raise InputError(f"{path}: found no case {case!r}, expected one of {', '.join(cases)}")
     entry = cases[case]
     where = f"{path}: unbacked of the case {case!r}"
     shapes = entry.get("dynamic_shapes")
-    prepared = Prepared(_callable(entry["fn"], module), tuple(entry["args"]()))
+    prepared = PreparedSubject(_callable(entry["fn"], module), tuple(entry["args"]()))
     if shapes is not None:
         prepared = replace(prepared, dynamic_shapes=tuple(shapes(torch.export.Dim.DYNAMIC)))
     return where, entry.get("unbacked"), prepared
@@ -279,7 +279,7 @@ def _is_target(value: object, module: str) -> bool:
     return issubclass(type(value), FunctionType | type) and value.__module__ == module
 
 
-def _of_name(module: ModuleType, path: str, name: str) -> tuple[str, object, Prepared]:
+def _of_name(module: ModuleType, path: str, name: str) -> tuple[str, object, PreparedSubject]:
     """The convention for `FILE:NAME`.
 
     NAME is a function, an nn.Module class (made without arguments) or instance, with its example arguments in
@@ -301,7 +301,7 @@ def _of_name(module: ModuleType, path: str, name: str) -> tuple[str, object, Pre
     kwargs = made.get("kwargs") or {}
     if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
         raise InputError(f"{path}:{name}: found keyword arguments {reprlib.repr(kwargs)}, expected a dict by name")
-    prepared = Prepared(_callable(made["callable"], module), tuple(made["args"]), kwargs=kwargs)
+    prepared = PreparedSubject(_callable(made["callable"], module), tuple(made["args"]), kwargs=kwargs)
     shapes = made.get("dynamic_shapes", getattr(module, f"{name}_dynamic_shapes", None))
     if inspect.isfunction(shapes):
         shapes = shapes()
@@ -365,7 +365,7 @@ def _fresh(value: Any) -> Any:
 _PROGRAM_MODULE = "ddefuzz_program"
 
 
-def prepare(subject: Subject) -> Prepared:
+def prepare(subject: Subject) -> PreparedSubject:
     """The subject with new arguments, the same in every run. Raises InputError if it cannot be used."""
     seed()
     file = subject.path if isinstance(subject, CallableSubject) else PROGRAM_FILE
@@ -381,7 +381,7 @@ def prepare(subject: Subject) -> Prepared:
                 )
 
 
-def _prepare_program(text: str, *, backed: bool) -> Prepared:
+def _prepare_program(text: str, *, backed: bool) -> PreparedSubject:
     program, code = _compiled(text)
     module = ModuleType(_PROGRAM_MODULE)
     module.__dict__["torch"] = torch
@@ -398,11 +398,11 @@ def _prepare_program(text: str, *, backed: bool) -> Prepared:
     )
     call, args = module.__dict__["program"], tuple(materialize(program).values())
     if not backed:
-        return Prepared(call, args, symbolic, numbers_unbacked=True)
+        return PreparedSubject(call, args, symbolic, numbers_unbacked=True)
     shapes: tuple[dict[int, Any], ...] = tuple({} for _ in args)
     for place in symbolic:
         shapes[place.leaf][place.dim] = torch.export.Dim.AUTO
-    return Prepared(call, args, dynamic_shapes=shapes, backed=symbolic, numbers_unbacked=True)
+    return PreparedSubject(call, args, dynamic_shapes=shapes, backed=symbolic, numbers_unbacked=True)
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from ddefuzz.classify.anchor import expression_shape
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.signature import Site, SiteLanguage
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Observation
@@ -23,7 +23,7 @@ Answer: TypeAlias = Literal["False", "True", "raised"]
 """What came of an undecided guard: its fallback, or the error."""
 
 
-class Reached(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+class SiteVisit(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """One way in which a run reached a guard site, counted once.
 
     `function` is the function that evaluated the guard, empty for a C++ place. `call` is the method of the
@@ -51,7 +51,7 @@ class Reached(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
         return f"{site} {self.call}".strip()
 
 
-def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tuple[Reached, ...]:
+def reached(observation: Observation, failures: Iterable[Classification] = ()) -> tuple[SiteVisit, ...]:
     """What a run reached, each once, sorted. `failures` are those of this observation.
 
     The place of an error is that of the blamed frame. If the blamed frame is C++, the function identifies it,
@@ -62,7 +62,7 @@ def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tu
     for guard in observation.guards:
         answer: Answer = "True" if guard.fallback else "False"
         shape = expression_shape(guard.expression)
-        sites.add(Reached(guard.place, guard.function, guard.method, answer, guard.counterfactual, shape))
+        sites.add(SiteVisit(guard.place, guard.function, guard.method, answer, guard.counterfactual, shape))
     raised = observation.raised
     errors = failures if raised is not None and not raised.withheld else ()
     for failure in (one for one in errors if one.signature.kind == "dde"):
@@ -73,7 +73,7 @@ def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tu
         elif failure.frame is not None:
             place = Place("Python", failure.frame.file, failure.frame.line)
         shape = expression_shape(raised.expression)
-        sites.add(Reached(place, site.function or "", raised.method, "raised", shape=shape, blamed=site))
+        sites.add(SiteVisit(place, site.function or "", raised.method, "raised", shape=shape, blamed=site))
     return tuple(sorted(sites, key=repr))
 
 
@@ -150,7 +150,7 @@ class Ledger:
     shapes: set[tuple[SiteKey, Answer, str]] = field(default_factory=set)
     _waiting: dict[SiteKey, SiteRecord] = field(default_factory=dict)
 
-    def add(self, stages: Iterable[tuple[str, Iterable[Reached]]], program: str) -> Novel:
+    def add(self, stages: Iterable[tuple[str, Iterable[SiteVisit]]], program: str) -> Novel:
         """Count one case, by what it reached in each stage. Returns what it was the first to reach."""
         fallbacks: list[SiteKey] = []
         errors: list[str] = []
@@ -236,7 +236,7 @@ class SiteLine(msgspec.Struct, frozen=True, tag="site", tag_field="line_of"):
     pid: int
     cpu_seconds: float
     time: float
-    reached: Reached
+    reached: SiteVisit
 
 
 Line: TypeAlias = ProcessLine | SiteLine

@@ -21,7 +21,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec.structs import replace
 
-from ddefuzz.classify.cause import Classified, by_experiment
+from ddefuzz.classify.cause import Classification, by_experiment
 from ddefuzz.classify.evidence import failing_ops
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature
@@ -54,7 +54,7 @@ WHO = "findings reclassify"
 """The name in the history for changes that the rules make."""
 
 Rank = tuple[str | int, ...]
-Classify = Callable[[Failure], Classified]
+Classify = Callable[[Failure], Classification]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -170,9 +170,9 @@ def _occurrences(findings: Iterable[Finding], count: Callable[[Iterable[int]], i
 def reclassified(findings: Iterable[Finding], classify: Classify, when: datetime) -> Reclassification:
     """The findings under the current rules. Applying it twice gives the same result as once."""
     before = sorted(map(normalized, findings), key=lambda finding: finding.id)
-    results: dict[bytes, Classified] = {}
+    results: dict[bytes, Classification] = {}
 
-    def known(failure: Failure) -> Classified:
+    def known(failure: Failure) -> Classification:
         key = msgspec.json.encode(failure)  # a failure that holds a mapping has no hash
         if key not in results:
             results[key] = classify(failure)

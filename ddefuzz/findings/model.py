@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ddefuzz.answers.model import Answers, Control, data_dependent
 from ddefuzz.classify.anchor import shortened
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.chain import op_name
 from ddefuzz.classify.evidence import called, failing_ops
 from ddefuzz.classify.failure import Failure, Kind
@@ -79,7 +79,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     `verdict` is that of the stage: fails, regressed and so on.
     """
 
-    classified: Classified
+    classified: Classification
     verdict: str
     ops: tuple[str, ...]
     torch: str
@@ -101,7 +101,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
         return self.classified.failure
 
 
-def sighting(classified: Classified, program: str | None, verdict: str, torch: str) -> Sighting:
+def sighting(classified: Classification, program: str | None, verdict: str, torch: str) -> Sighting:
     """One sighting; `program` is None where there was none yet. Its ops are the functions of the program that lead to
     the site; of a captured program that is wrong, the op blamed.
     """
@@ -469,7 +469,7 @@ def title_of(signature: Signature, cause: Cause, failure: Failure | None = None,
     if failure is None:
         text = f"{signature.kind} at {signature.site}"
     elif not isinstance(title, str):
-        text = title(Classified(failure, signature, cause, ""))
+        text = title(Classification(failure, signature, cause, ""))
     else:
         text = title.format(
             site="the program" if cause == "user" else signature.site,

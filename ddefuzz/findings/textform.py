@@ -44,7 +44,7 @@ from ddefuzz.oracles.program import check_case, read_case
 from ddefuzz.oracles.table import check_stored, kinds
 
 
-class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KnownDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A decision in a known.toml. `title` and `site` are for its readers."""
 
     state: State
@@ -69,17 +69,17 @@ NONE = Now()
 """Nothing is known."""
 
 
-def read_known(path: Path) -> dict[str, Known]:
+def read_known(path: Path) -> dict[str, KnownDecision]:
     """The decisions in a file, by id. Raises `InputError`."""
     return {name: _known(path, name, table) for name, table in read_toml(path).items()}
 
 
-def _known(path: Path, name: str, table: object) -> Known:
+def _known(path: Path, name: str, table: object) -> KnownDecision:
     try:
-        known = msgspec.convert(table, Known)
+        known = msgspec.convert(table, KnownDecision)
     except msgspec.ValidationError as error:
         states = ", ".join(state for state, row in ROWS.items() if row.decided)
-        expected = f"a table with a state ({states}) and the fields {', '.join(Known.__struct_fields__[1:])}"
+        expected = f"a table with a state ({states}) and the fields {', '.join(KnownDecision.__struct_fields__[1:])}"
         raise InputError(f"{path}: [{name}]: found {error}; expected {expected}") from error
     for version in (*known.versions, *known.fixed_in):
         checked_version(version, f"{path}: [{name}]: ")
@@ -88,10 +88,10 @@ def _known(path: Path, name: str, table: object) -> Known:
     return known
 
 
-def known_of(finding: Finding) -> Known:
+def known_of(finding: Finding) -> KnownDecision:
     """The decision on a finding as a known.toml has it. The reason is that of the latest change of its state."""
     entries = sorted((entry for entry in finding.history if entry.field == "state"), key=lambda entry: entry.when)
-    return Known(
+    return KnownDecision(
         state=finding.state,
         title=finding.title,
         site=str(finding.site),
@@ -104,13 +104,13 @@ def known_of(finding: Finding) -> Known:
     )
 
 
-def fields_of(known: Known) -> dict[str, Any]:
+def fields_of(known: KnownDecision) -> dict[str, Any]:
     """The fields of a decision that a known.toml has: those that are not empty."""
     fields = msgspec.structs.asdict(known)
     return {name: value for name, value in fields.items() if value not in ("", (), None)}
 
 
-def known_now(decisions: Mapping[str, Known], torch: str, today: date) -> Now:
+def known_now(decisions: Mapping[str, KnownDecision], torch: str, today: date) -> Now:
     """The decisions that hold for a version of torch on a day, and those that have expired by then."""
     decided = {
         name: one
@@ -121,7 +121,7 @@ def known_now(decisions: Mapping[str, Known], torch: str, today: date) -> Now:
     return Now(frozenset(decided.keys() - expired), frozenset(expired))
 
 
-def decided(findings: Iterable[Finding]) -> dict[str, Known]:
+def decided(findings: Iterable[Finding]) -> dict[str, KnownDecision]:
     """The decisions on these findings, by id."""
     return {finding.id: known_of(finding) for finding in findings if ROWS[finding.state].decided}
 
@@ -134,7 +134,7 @@ _FOR_READERS = ("title", "expression", "stage", "data_dependent", "ops", "stages
 """Properties that are written to finding.toml for its readers. They follow from other stored fields."""
 
 
-class Observed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ObservedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fields of a `Finding` that are stored in observed.json.gz."""
 
     schema: Literal["ddefuzz.observed/1"] = "ddefuzz.observed/1"
@@ -169,7 +169,7 @@ ID = re.compile(r"[a-z][a-z-]*-[0-9a-f]{10}(-[1-9][0-9]{0,5})?")
 
 _SIGNATURE = Signature.__struct_fields__
 
-_APART = Observed.__struct_fields__[1:]
+_APART = ObservedFields.__struct_fields__[1:]
 
 
 def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = True) -> None:
@@ -206,11 +206,11 @@ def _contents(finding: Finding, place: Path) -> dict[str, str | bytes | None]:
         ORIGINAL: finding.original,
         FINDING: _toml(_fields(finding)),
     }
-    observed = portable(Observed(**{name: getattr(finding, name) for name in _APART}))
+    observed = portable(ObservedFields(**{name: getattr(finding, name) for name in _APART}))
     with suppress(InputError):  # a damaged file is written again
         if _read_observed(place / OBSERVED) == observed:  # another zlib makes other bytes of the same content
             return files
-    return files | {OBSERVED: None if observed == Observed() else packed(observed)}
+    return files | {OBSERVED: None if observed == ObservedFields() else packed(observed)}
 
 
 def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
@@ -252,11 +252,11 @@ def _fields(finding: Finding) -> dict[str, Any]:
     return {name: value for name, value in whole.items() if value not in ("", [], ())}
 
 
-def _read_observed(path: Path) -> Observed:
+def _read_observed(path: Path) -> ObservedFields:
     if not is_there(path):
-        return Observed()
+        return ObservedFields()
     try:
-        return unpacked(read_bytes(path), Observed)
+        return unpacked(read_bytes(path), ObservedFields)
     except PackedError as error:
         raise InputError(f"{path}: {error}, expected what `findings export` writes") from error
 
@@ -350,7 +350,9 @@ def _check_fields(where: str, finding: Finding) -> None:
         raise InputError(f"{where}: found the former id {wrong[0][:60]!r}, expected one such as dde-1937c0d9a9")
 
 
-def _with_decision(finding: Finding, known: Known, path: Path, when: datetime, findings: Container[str]) -> Finding:
+def _with_decision(
+    finding: Finding, known: KnownDecision, path: Path, when: datetime, findings: Container[str]
+) -> Finding:
     """The finding with the decision in `known`. A change is added to its history."""
     after = changed(
         finding,

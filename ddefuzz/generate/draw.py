@@ -186,7 +186,7 @@ UNBACKED: Final = Tensor(1, 3)
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnProgram:
     """A program, and the number of steps that was requested."""
 
     program: Program
@@ -194,7 +194,7 @@ class Drawn:
 
 
 @st.composite
-def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = None) -> Drawn:
+def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = None) -> DrawnProgram:
     """Programs of a profile with the requested number of steps. `journal` is called with each step before it runs."""
 
     def choices() -> Choices:
@@ -226,7 +226,7 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
                 attempt(lockstep, step, pick(profile, step))
     program = lockstep.program()
     assume(program.steps and len(program.inputs) == len(inputs_read(program)))
-    return Drawn(program, requested)
+    return DrawnProgram(program, requested)
 
 
 def inputs_read(program: Program) -> frozenset[str]:
@@ -272,7 +272,7 @@ FOCUSED: Final = tuple(position for position, spec in enumerate(OPS) if spec not
 STOPPING: Final = tuple(position for position in FOCUSED if OPS[position].stops)
 """Those of them that usually stop capture."""
 
-Fuzz: TypeAlias = Callable[[bytes, Journal | None], Drawn | None]
+Fuzz: TypeAlias = Callable[[bytes, Journal | None], DrawnProgram | None]
 
 
 def generator_key(profile: str, seed: int) -> str:
@@ -296,7 +296,9 @@ def case_text(profile: str, seed: int, index: int) -> str:
     return print_program(case(profile, seed, index))
 
 
-def drawn_case(profile: str, seed: int, index: int, journal: Journal | None = None, focus: int | None = None) -> Drawn:
+def drawn_case(
+    profile: str, seed: int, index: int, journal: Journal | None = None, focus: int | None = None
+) -> DrawnProgram:
     """The same, with the requested number of steps. `focus` is the op in focus in place of the index's own."""
     chosen = _focus(profile, seed, index) if focus is None else focus
     drawn = (_fuzzer(profile)(_spelling(profile, seed, index, attempt, chosen), journal) for attempt in count())
@@ -361,13 +363,13 @@ def _focus(profile: str, seed: int, index: int) -> int:
 @cache
 def _fuzzer(profile: str) -> Fuzz:
     """The profile's strategy behind Hypothesis's `fuzz_one_input`, which keeps no examples and reads no database."""
-    made: list[Drawn] = []
+    made: list[DrawnProgram] = []
     listeners: list[Journal] = []
 
     def test_with(journal: Journal | None) -> Callable[[bytes], bytes | None]:
         @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
         @given(drawn_programs(profile_named(profile), journal))
-        def keep(drawn: Drawn) -> None:
+        def keep(drawn: DrawnProgram) -> None:
             made.append(drawn)
 
         fuzz: Callable[[bytes], bytes | None] = keep.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
@@ -378,7 +380,7 @@ def _fuzzer(profile: str) -> Fuzz:
 
     silent, noting = test_with(None), test_with(note)
 
-    def run(data: bytes, journal: Journal | None) -> Drawn | None:
+    def run(data: bytes, journal: Journal | None) -> DrawnProgram | None:
         made.clear()
         if journal is None:
             silent(data)

@@ -148,7 +148,7 @@ DTYPES: Final = ("float32", "int64", "bool", "complex64")
 """The first that an op takes is its main one; it may take only wider ones."""
 
 
-class Made(NamedTuple):
+class OpCall(NamedTuple):
     """One call that an entry made: the function's name (or `.T` for an attribute), its arguments and its result."""
 
     function: str
@@ -263,7 +263,7 @@ class _Watch(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[Made] = []
+        self.calls: list[OpCall] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -279,15 +279,15 @@ class _Watch(TorchFunctionMode):
         """Call, and keep what was called and its result."""
         result = func(*args, **kwargs)
         if isinstance(result, torch.Tensor | list | tuple):  # not queries such as that of the device
-            self.calls.append(Made(name_of(func) or f"?{func}", args, kwargs, result))
+            self.calls.append(OpCall(name_of(func) or f"?{func}", args, kwargs, result))
         return result
 
 
-def _calls(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Made]:
+def _calls(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[OpCall]:
     """What the entry calls with these arguments. The results are kept alive, so that no two have the same id."""
     name = name_of(info.op)
     if name is not None:
-        return [Made(name, args, kwargs, None)]
+        return [OpCall(name, args, kwargs, None)]
     watch = _Watch()
     # Of a Python function that tensors cannot override only inner calls are seen. So `watch.call` replaces it.
     own = getattr(torch, info.name, None)
@@ -340,7 +340,7 @@ def name_of(function: Any) -> str | None:
 # Writing it down
 
 
-def _call(made: Made, written: Callable[[Any], Expr]) -> Expr:
+def _call(made: OpCall, written: Callable[[Any], Expr]) -> Expr:
     method = made.function.removeprefix("Tensor.")
     args = made.args
     if made.function.startswith("."):

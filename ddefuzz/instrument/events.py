@@ -114,7 +114,7 @@ ConstraintKind: TypeAlias = Literal["assertion", "replacement", "range", "guard"
 
 class Constraint(msgspec.Struct, frozen=True):
     """An assumption that a capture makes about unbacked symbols, with the stacks of the code that made it, as
-    in `Raised`.
+    in `RaisedError`.
 
     `text` is the condition of an assertion (`Eq(u0, 3)`), `u0 = 3` for a replacement, `u0 >= 2` or `u0 <= 5`
     for a range. `follows` is the assertion that torch derived a replacement or range from, empty if there is
@@ -146,7 +146,7 @@ class SymbolOrigin(msgspec.Struct, frozen=True):
     source: str = ""
 
 
-class Raised(msgspec.Struct, frozen=True):
+class RaisedError(msgspec.Struct, frozen=True):
     """The data-dependent error in the chain of the final failure, as the hooks saw it.
 
     It has three stacks, which are never interleaved, each outermost first. `python` is the real interpreter
@@ -171,8 +171,8 @@ class Raised(msgspec.Struct, frozen=True):
     module: str = ""
 
 
-class Answered(msgspec.Struct, frozen=True):
+class AnsweredGuard(msgspec.Struct, frozen=True):
     """An undecided guard that was answered so that the capture continued: the value, and the stacks of its error."""
 
-    raised: Raised
+    raised: RaisedError
     value: bool | int | float

@@ -27,7 +27,7 @@ import torch
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import (
     Answer,
-    Answered,
+    AnsweredGuard,
     Constraint,
     ConstraintKind,
     Counterfactual,
@@ -35,7 +35,7 @@ from ddefuzz.instrument.events import (
     Frame,
     Guard,
     Place,
-    Raised,
+    RaisedError,
     SymbolOrigin,
 )
 from ddefuzz.instrument.frames import Stacks
@@ -273,7 +273,7 @@ class Recorder:
             counts[guard] = counts.get(guard, 0) + count
         return tuple(msgspec.structs.replace(guard, count=count) for guard, count in counts.items())
 
-    def raised(self, chain: Sequence[BaseException]) -> Raised | None:
+    def raised(self, chain: Sequence[BaseException]) -> RaisedError | None:
         """The first exception of `chain` that was recorded, with its stacks. Symbolizes them if C++
         evaluated the guard.
 
@@ -284,16 +284,16 @@ class Recorder:
         raw = next(filter(None, map(self.seen, chain)), None) or next(filter(None, map(self._quoted, chain)), None)
         return None if raw is None else self._rendered(raw)
 
-    def answered(self) -> tuple[Answered, ...]:
+    def answered(self) -> tuple[AnsweredGuard, ...]:
         """The guards that were answered so that the capture continued, in order, with the stacks of their errors."""
-        return tuple(Answered(self._rendered(raw), value) for raw, value in self._answered.values())
+        return tuple(AnsweredGuard(self._rendered(raw), value) for raw, value in self._answered.values())
 
     def symbols(self) -> int:
         """How many unbacked symbols were made."""
         return len(self._origins)
 
-    def _rendered(self, raw: _RawRaise) -> Raised:
-        return Raised(
+    def _rendered(self, raw: _RawRaise) -> RaisedError:
+        return RaisedError(
             expression=str(raw.expression),
             method=raw.call.method,
             place=raw.place,

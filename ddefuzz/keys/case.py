@@ -80,7 +80,7 @@ def _expression(api: torch_api.Api) -> str:
     return api.path.replace(":", ".")
 
 
-class Drawn(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+class TensorSpec(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """A tensor: `strides` and `offset` are those of a strided one, in elements."""
 
     sizes: tuple[int, ...]
@@ -135,7 +135,7 @@ _TEXTS: Final[dict[Kind, str]] = {
 KINDS: Final = tuple(_TEXTS)
 
 
-Tensors: TypeAlias = tuple[Drawn, ...]
+Tensors: TypeAlias = tuple[TensorSpec, ...]
 
 
 class KeyCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,14 +146,14 @@ class KeyCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     function: str
     violates: PropertyName
     options: Options
-    tensors: tuple[Drawn, ...]
+    tensors: tuple[TensorSpec, ...]
 
 
 def print_key(case: KeyCase) -> str:
     """The text form. What has its default value is left out."""
     plain = _changed(case.options, Options())
     tensors = [
-        {"sizes": one.sizes, "strides": one.strides} | _changed(one, Drawn(one.sizes, one.strides))
+        {"sizes": one.sizes, "strides": one.strides} | _changed(one, TensorSpec(one.sizes, one.strides))
         for one in case.tensors
     ]
     lines = [
@@ -228,7 +228,7 @@ def _is_function(text: str) -> bool:
     return all(one.isidentifier() and not keyword.iskeyword(one) for one in names)
 
 
-def _is_tensor(tensor: Drawn) -> bool:
+def _is_tensor(tensor: TensorSpec) -> bool:
     numbers = (*tensor.sizes, *tensor.strides, tensor.offset)
     fits = len(tensor.sizes) == len(tensor.strides) and all(0 <= number <= _MOST for number in numbers)
     return fits and tensor.elements <= _MOST and math.prod(tensor.sizes) <= _MOST and tensor.dtype in DTYPES.values()
@@ -268,7 +268,7 @@ class Property(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Checked(msgspec.Struct, frozen=True):
+class KeyReport(msgspec.Struct, frozen=True):
     """The result of a check."""
 
     function: str

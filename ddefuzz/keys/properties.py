@@ -28,12 +28,12 @@ from ddefuzz.instrument.guards import watch
 from ddefuzz.keys.case import (
     ALIGNMENT,
     KINDS,
-    Drawn,
     Kind,
     Options,
     Property,
     PropertyName,
     Tensors,
+    TensorSpec,
     Violation,
 )
 from ddefuzz.keys.key import geometry
@@ -52,7 +52,7 @@ STRIDED: Final = frozenset({"tensor", "parameter", "subclass", "fake", "meta", "
 """The kinds whose strides are those that were drawn."""
 
 
-def exists(spec: Drawn) -> bool:
+def exists(spec: TensorSpec) -> bool:
     """Whether torch has such a tensor."""
     dtype = getattr(torch, spec.dtype)
     differentiable = dtype.is_floating_point or dtype.is_complex
@@ -77,7 +77,7 @@ def exists(spec: Drawn) -> bool:
             return math.prod(spec.sizes) <= MOST_ELEMENTS
 
 
-def with_tensor(spec: Drawn, use: Callable[[torch.Tensor], Any]) -> Any:
+def with_tensor(spec: TensorSpec, use: Callable[[torch.Tensor], Any]) -> Any:
     """What `use` gives for the tensor. Functorch's wrappers live only within a call."""
     made = torch.zeros(spec.elements, dtype=getattr(torch, spec.dtype)).as_strided(
         spec.sizes, spec.strides, spec.offset
@@ -120,12 +120,12 @@ def _within(kind: Kind, made: torch.Tensor, use: Callable[[torch.Tensor], Any]) 
 
 
 @st.composite
-def drawn(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> Drawn:
+def drawn(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> TensorSpec:
     """A tensor. It shrinks towards few dims, contiguous, float32."""
     sizes = tuple(draw(st.lists(st.sampled_from(SIZES), max_size=MOST_DIMS)))
     while math.prod(max(size, 1) for size in sizes) > MOST_ELEMENTS:
         sizes = sizes[:-1]
-    base = Drawn(
+    base = TensorSpec(
         sizes,
         draw(strides_of(sizes)),
         draw(st.sampled_from((0, 0, 1, 4, 16))),
@@ -139,7 +139,7 @@ def drawn(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> Drawn:
         made = replace(base, **changed)
         if exists(made):
             return made
-    return Drawn(sizes, base.strides, base.offset, kind=kinds[0])
+    return TensorSpec(sizes, base.strides, base.offset, kind=kinds[0])
 
 
 @st.composite
@@ -165,14 +165,14 @@ def unbacked(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> Tensors:
     del kinds
     sizes = tuple(draw(st.lists(st.sampled_from((2, 1, 3, 5)), min_size=1, max_size=4)))
     strides = tuple(math.prod(sizes[at + 1 :]) for at in range(len(sizes)))
-    return (Drawn(sizes, strides, kind=draw(st.sampled_from(("fake", "meta")))),)
+    return (TensorSpec(sizes, strides, kind=draw(st.sampled_from(("fake", "meta")))),)
 
 
 @st.composite
 def pairs(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> Tensors:
     """Two tensors. Most pairs differ in one thing only, where a key function is most easily wrong."""
     first, other = draw(drawn(kinds)), draw(drawn(kinds))
-    part = draw(st.sampled_from(("all", *Drawn.__struct_fields__, "size", "size")))
+    part = draw(st.sampled_from(("all", *TensorSpec.__struct_fields__, "size", "size")))
     if part == "all":
         return first, other
     if part == "size" and first.sizes:
@@ -203,7 +203,7 @@ def _simpler(tensors: Tensors) -> Iterator[Tensors]:
             yield made
 
 
-def _changes(rank: int) -> Iterator[Callable[[Drawn], Drawn]]:
+def _changes(rank: int) -> Iterator[Callable[[TensorSpec], TensorSpec]]:
     plain: tuple[tuple[str, Any], ...] = (
         ("kind", "tensor"),
         ("bits", ""),
@@ -225,7 +225,7 @@ def _changes(rank: int) -> Iterator[Callable[[Drawn], Drawn]]:
             yield lambda one, at=at, most=most: _with(one, "strides", at, most)  # type: ignore[misc]
 
 
-def _with(spec: Drawn, name: str, at: int, number: int) -> Drawn:
+def _with(spec: TensorSpec, name: str, at: int, number: int) -> TensorSpec:
     """With another size or stride. The simplest size is 2, because 0 and 1 are special."""
     numbers: tuple[int, ...] = getattr(spec, name)
     if at >= len(numbers) or (name == "strides" and numbers[at] < number):
@@ -243,7 +243,7 @@ class KeyFunction(NamedTuple):
 
     key: AnyKey
     options: Options
-    elsewhere: Callable[[Sequence[Drawn]], list[str]]
+    elsewhere: Callable[[Sequence[TensorSpec]], list[str]]
 
 
 def shown_key(key: object) -> str:
@@ -380,7 +380,7 @@ def smallest_of(
     return first
 
 
-def facts(spec: Drawn, options: Options) -> tuple[Hashable, ...]:
+def facts(spec: TensorSpec, options: Options) -> tuple[Hashable, ...]:
     """What a kernel may depend on: the parts of the options, read from the description and not from the tensor."""
     batched = spec.kind == "batched"
     sizes = spec.sizes[1:] if batched else spec.sizes
@@ -429,7 +429,7 @@ def _parts(tensors: Tensors) -> str:
     first, second = tensors
     if len(first.sizes) != len(second.sizes):
         return "rank"
-    differing = [name for name in Drawn.__struct_fields__ if getattr(first, name) != getattr(second, name)]
+    differing = [name for name in TensorSpec.__struct_fields__ if getattr(first, name) != getattr(second, name)]
     return ", ".join(name for name in differing if name != "strides" or "sizes" not in differing)
 
 
@@ -473,12 +473,12 @@ def _unstable(function: KeyFunction, tensors: Tensors) -> Violation | None:
     return _violation(tensors, (here[0][:SHOWN_KEY], there[0][:SHOWN_KEY]), "two texts")
 
 
-def texts(key: AnyKey, tensors: Sequence[Drawn]) -> list[str]:
+def texts(key: AnyKey, tensors: Sequence[TensorSpec]) -> list[str]:
     """The text of each tensor's key; the error's if it has none."""
     return [_text(key, one) for one in tensors]
 
 
-def _text(key: AnyKey, spec: Drawn) -> str:
+def _text(key: AnyKey, spec: TensorSpec) -> str:
     try:
         return str(with_tensor(spec, lambda tensor: repr(key(tensor))))
     except BaseException as error:  # noqa: BLE001 the key function is under test
@@ -487,7 +487,7 @@ def _text(key: AnyKey, spec: Drawn) -> str:
 
 def _stable(function: KeyFunction, kinds: tuple[Kind, ...]) -> Property:
     """The property `STABLE`: all its tensors are tried in one process."""
-    drawn: list[Drawn] = []
+    drawn: list[TensorSpec] = []
 
     def taken(tensors: Tensors) -> bool:
         drawn.extend(tensors)

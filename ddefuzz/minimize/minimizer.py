@@ -60,7 +60,7 @@ PASSES: tuple[Pass, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Minimized:
+class SmallestProgram:
     """The smallest program found. `attempts` counts the calls of `accepts`.
 
     `exhausted` says that the limit of attempts was reached before the passes were done, so there may be a
@@ -82,7 +82,7 @@ def minimize(
     failing_functions: tuple[str, ...] = (),
     on_improvement: Callable[[Program], None] | None = None,
     passes: tuple[Pass, ...] = PASSES,
-) -> Minimized:
+) -> SmallestProgram:
     """The smallest program that `accepts` accepts and the passes reach. `accepts` must accept `program` itself.
 
     Of programs of equal length, one that is not `deprecated` is the smaller. `accepts` is called only for
@@ -130,7 +130,7 @@ def minimize(
                 best_is_deprecated = deprecated(best)
                 if on_improvement is not None:
                     on_improvement(best)
-    return Minimized(best, attempts, exhausted)
+    return SmallestProgram(best, attempts, exhausted)
 
 
 def _sizes_agree(program: Program) -> bool:

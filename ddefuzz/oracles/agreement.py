@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ddefuzz.classify.chain import Located
+from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import Call, Runner
 from ddefuzz.instrument.torch_api import OUTPUT_STRIDES
 from ddefuzz.oracles.oracle import KindRow, Oracle
-from ddefuzz.oracles.seen import Seen, cheapest, guard_to_blame, op_to_blame, reads_strides_of_nothing, unknown
+from ddefuzz.oracles.seen import OracleInput, cheapest, guard_to_blame, op_to_blame, reads_strides_of_nothing, unknown
 from ddefuzz.program.model import Call as ProgramCall
 from ddefuzz.program.model import Literal, expressions, functions_in, walk
 from ddefuzz.program.sizes import CALL_SIZES
@@ -43,7 +43,7 @@ TIES = re.compile(r"(^|[._])(topk|sort|argsort|kthvalue|mode|median|nanmedian|ar
 """Functions that may choose freely among equal values. Inductor chooses differently from eager."""
 
 
-def unspecified(seen: Seen) -> str:
+def unspecified(seen: OracleInput) -> str:
     """Why the results of this program are not compared; empty if they are."""
     program = seen.program
     for name in functions_in(program) if program is not None else ():
@@ -60,7 +60,7 @@ def unspecified(seen: Seen) -> str:
     return ""
 
 
-def judge(seen: Seen) -> tuple[Failure, ...]:
+def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report a wrong result at some size. Calls that captured the program again do not test the first capture."""
     wrong = [call for call in seen.observation.calls if _differs(seen, call)]
     if not wrong or unspecified(seen):
@@ -73,37 +73,37 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
     return (Failure(kind, seen.observation, evidence, call.size),)
 
 
-def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
+def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     """The guard whose true value fixes the result, if its fallback was not the true value; else the op of the
     first wrong value. Strides that are wrong in inductor, but right in AOTAutograd's capture, are inductor's doing.
     """
     only_layout = failure.kind == "wrong-layout"
 
-    def shows(seen: Seen, call: Call) -> bool:
+    def shows(seen: OracleInput, call: Call) -> bool:
         return _differs(seen, call) and (only_layout or any(one.what != "strides" for one in call.differences))
 
     compiled = seen.observation.stage == "inductor"
     seen, call = cheapest(seen, shows, runner)
     if only_layout and compiled and seen.observation.stage == "inductor" and _strides_vary(seen):
-        return Located(Site("Python", OUTPUT_STRIDES.file, OUTPUT_STRIDES.name), None, "strides")
+        return Location(Site("Python", OUTPUT_STRIDES.file, OUTPUT_STRIDES.name), None, "strides")
     what = next((one.what for one in call.differences if one.what != "strides"), "strides")
     return guard_to_blame(seen, call, shows, runner) or op_to_blame(seen, call, shows, what, runner) or unknown(seen)
 
 
-def _strides_vary(seen: Seen) -> bool:
+def _strides_vary(seen: OracleInput) -> bool:
     """Whether eager's strides of the first wrong result depend on the size: inductor keeps other strides alone."""
     calls = [call for call in seen.observation.calls if _differs(seen, call)]
     wanted = {one.how.partition("eager has ")[2] for call in calls for one in call.differences[:1]}
     return len(wanted) > 1
 
 
-def _differs(seen: Seen, call: Call) -> bool:
+def _differs(seen: OracleInput, call: Call) -> bool:
     if call.agreement != "differs" or call.recompiled or reads_strides_of_nothing(seen, call):
         return False
     return not _has_several_orders(seen, call) and not _differs_in_type_of_extremum(seen, call)
 
 
-def _differs_in_type_of_extremum(seen: Seen, call: Call) -> bool:
+def _differs_in_type_of_extremum(seen: OracleInput, call: Call) -> bool:
     """Whether the only difference is that a number is an int in one and a float in the other, in a program that takes
     Python's `min` or `max` of both. Which of the two it is depends on data there; a captured number has one type.
     """
@@ -116,7 +116,7 @@ def _differs_in_type_of_extremum(seen: Seen, call: Call) -> bool:
     )
 
 
-def _has_several_orders(seen: Seen, call: Call) -> bool:
+def _has_several_orders(seen: OracleInput, call: Call) -> bool:
     """Whether a program asks for the order of dims, and a size is 0 or 1. Then several orders describe one memory."""
     program = seen.program
     return program is not None and not {0, 1}.isdisjoint(dict(call.symbols).values()) and ORDER in functions_in(program)

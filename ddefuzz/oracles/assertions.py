@@ -10,7 +10,7 @@ from itertools import islice, product
 import msgspec
 
 from ddefuzz.classify.anchor import expression_shape
-from ddefuzz.classify.chain import Located
+from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import USER_CODE, Site
 from ddefuzz.execute.protocol import Call, Form, FormName, Observation, ProgramSubject, Run, Runner, differs
@@ -21,7 +21,7 @@ from ddefuzz.instrument.truth import holds, sides, value_at
 from ddefuzz.oracles import specialization
 from ddefuzz.oracles.oracle import KindRow, Oracle, by_ending, only_the_call
 from ddefuzz.oracles.seen import (
-    Seen,
+    OracleInput,
     at_guard,
     at_maker,
     blamed_guard,
@@ -73,7 +73,7 @@ ABOUT_DATA = re.compile("index (-?\\d+ )?is out of bounds|(?<!tuple )index out o
 SIZES = frozenset({"shape", "ndim", "dtype", "device", "layout"})  # attributes that do not read the data of a tensor
 
 
-def judge(seen: Seen) -> tuple[Failure, ...]:
+def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report the first call of each kind, and the first assertion of each kind in the forms."""
     forms = (
         Failure(kind, seen.observation, f"{condition} in the {form.name} form")
@@ -83,7 +83,7 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
     return (*_in_calls(seen), *forms)
 
 
-def _in_calls(seen: Seen) -> Iterator[Failure]:
+def _in_calls(seen: OracleInput) -> Iterator[Failure]:
     calls, program = seen.observation.calls, seen.program
     drops = program is not None and has_dead_code(program)
     unread = program is not None and computes_sizes_only(program)
@@ -176,7 +176,7 @@ FORM_KINDS: Mapping[Kind, Callable[[Observation], Iterator[tuple[Form, str]]]] =
 }
 
 
-def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
+def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     """For a call: the code that made the assertion, if the program is right without it; else the guard whose true value
     fixes it; else the code that made the assertion; else the op that shows it alone. For a form: the function that
     puts assertions into it.
@@ -209,7 +209,7 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     return op_to_blame(seen, call, begins, anchor, runner) or unknown(seen)
 
 
-def _begins(seen: Seen, call: Call) -> bool:
+def _begins(seen: OracleInput, call: Call) -> bool:
     """Whether the results of a shorter program differ already, or eager refuses it. What eager refuses later follows
     from the former; a capture that drops what is not returned takes the latter only in a longer program.
     """
@@ -227,7 +227,7 @@ def _repeats(made: Constraint, guard: Guard) -> bool:
     return all(holds(made.text, one) is True for one in grid if value_at(guard.expression, one))
 
 
-def _needless(made: Constraint, seen: Seen, call: Call, runner: Runner) -> bool:
+def _needless(made: Constraint, seen: OracleInput, call: Call, runner: Runner) -> bool:
     """Whether the program, captured without the assertion, does what eager does in a call that the assertion rejects,
     and in all others. Then the assertion is wrong, though the true value of an earlier guard may avoid the code that
     makes it. If other calls are wrong too, the guard is: it has led to that code.
@@ -248,11 +248,11 @@ def _needless(made: Constraint, seen: Seen, call: Call, runner: Runner) -> bool:
     return right and not any(differs(one) and not accepted(one) for one in again)
 
 
-def _at_pass(form: FormName, anchor: str) -> Located:
-    return Located(Site("Python", PASSES[form].file, PASSES[form].name), None, anchor)
+def _at_pass(form: FormName, anchor: str) -> Location:
+    return Location(Site("Python", PASSES[form].file, PASSES[form].name), None, anchor)
 
 
-def _loser(failure: Failure, seen: Seen, runner: Runner) -> Located:
+def _loser(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     """The function that makes the first form without the assertion: that of the traced graph, or of what follows."""
     call = next(call for call in failure.observation.calls if lost(seen, call))
     form: FormName = "traced"
@@ -267,7 +267,7 @@ def _loser(failure: Failure, seen: Seen, runner: Runner) -> Located:
     return _at_pass(form, f"sizes of {', '.join(made.origins)}" if made is not None else expression_shape(condition))
 
 
-def over_strict(seen: Seen, call: Call) -> bool:
+def over_strict(seen: OracleInput, call: Call) -> bool:
     """Whether only the captured program rejects a call, by no accepted rule, and no specialization explains it."""
     if not call.eager.returned or call.captured.returned or call.recompiled or accepted(call):
         return False
@@ -286,7 +286,7 @@ def has_static_inputs_only(call: Call) -> bool:
     return sized and not any(name.startswith("u") for name, _ in call.symbols)
 
 
-def expands_to_itself(seen: Seen, call: Call) -> bool:
+def expands_to_itself(seen: OracleInput, call: Call) -> bool:
     """Whether a rejection is that of `expand` to a size which is -1 in this call. Eager takes that as "keep the size".
     torch assumes on purpose that a size which data decide does not mean that, and asserts it (`expand` in
     torch/_refs/__init__.py).
@@ -301,7 +301,7 @@ def expands_to_itself(seen: Seen, call: Call) -> bool:
     return any((site.module, site.function) == EXPAND for site in makers)
 
 
-def missing(seen: Seen, call: Call) -> bool:
+def missing(seen: OracleInput, call: Call) -> bool:
     """Whether only eager rejects a call, and the capture has never made an assertion for that."""
     refused = not call.eager.returned and not ABOUT_THE_TAPE.search(call.eager.error)
     if seen.observation.stage != "inductor" and ABOUT_THE_STORAGE.search(call.eager.error):
@@ -311,7 +311,7 @@ def missing(seen: Seen, call: Call) -> bool:
     return refused and call.captured.returned and not call.recompiled and not lost(seen, call)
 
 
-def lost(seen: Seen, call: Call) -> str:
+def lost(seen: OracleInput, call: Call) -> str:
     """The condition that the capture asserted and the captured program did not check in a call; empty if none."""
     if not call.captured.returned or call.recompiled:
         return ""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ddefuzz.classify import chain
 from ddefuzz.classify.anchor import question, shortened
-from ddefuzz.classify.cause import Classified
-from ddefuzz.classify.chain import Located
+from ddefuzz.classify.cause import Classification
+from ddefuzz.classify.chain import Location
 from ddefuzz.classify.expected import by_exception
 from ddefuzz.classify.failure import Failure, Kind, decisive
 from ddefuzz.classify.plumbing import is_cxx_plumbing, is_framework, is_python_plumbing
@@ -19,7 +19,7 @@ from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.oracle import KindRow, Locate, Oracle, Title, attributed
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.verdict import is_refused_example
 from ddefuzz.program.model import Program
 
@@ -82,7 +82,7 @@ def _evidence(observation: Observation, kind: Kind, exception: ExceptionInfo) ->
     return f"{exception.name}: {first_line}" if exception.name else first_line
 
 
-def _needs(classified: Classified) -> str:
+def _needs(classified: Classification) -> str:
     raised, site = classified.failure.observation.raised, _site(classified)
     if raised is None:
         return f"{site} needs a value that depends on the data"
@@ -91,13 +91,13 @@ def _needs(classified: Classified) -> str:
     return f"{site} needs {question(raised.expression)}{WANTED.get(raised.method, '')}"
 
 
-def _refuses(classified: Classified) -> str:
+def _refuses(classified: Classification) -> str:
     site = _site(classified)
     refusing = "dynamo" if site in {torch_api.DYNAMO_FILES.path.rstrip("/"), str(USER_SITE)} else site
     return f"{refusing} refuses: {shortened(classified.signature.anchor)}"
 
 
-def _lacks_a_value(classified: Classified) -> str:
+def _lacks_a_value(classified: Classification) -> str:
     site, exception = _site(classified), decisive(classified.failure.observation)[1]
     overload = exception.message.strip().partition("\n")[0]
     named = re.fullmatch(r"[\w:]+\.[\w.]+", overload)
@@ -108,14 +108,14 @@ def _lacks_a_value(classified: Classified) -> str:
     return reason if site == op or site == str(USER_SITE) else f"{site}: {reason}"
 
 
-def _site(classified: Classified) -> str:
+def _site(classified: Classification) -> str:
     return "the program" if classified.cause == "user" else str(classified.signature.site)
 
 
 def _row(
     meaning: str,
     title: Title,
-    locate: Callable[[Observation], Located],
+    locate: Callable[[Observation], Location],
     *,
     deadly: bool = False,
     about_data: bool = False,
@@ -124,7 +124,7 @@ def _row(
     return KindRow(meaning, title, _by(locate), by_exception, None, deadly, about_data)
 
 
-def _by(locate: Callable[[Observation], Located]) -> Locate:
+def _by(locate: Callable[[Observation], Location]) -> Locate:
     return lambda failure, _seen, _runner: locate(failure.observation)
 
 
@@ -170,7 +170,7 @@ KINDS: Mapping[Kind, KindRow] = {
 }
 
 
-def judge_seen(seen: Seen) -> tuple[Failure, ...]:
+def judge_seen(seen: OracleInput) -> tuple[Failure, ...]:
     """The failures in what was seen of a program, without refusals of its example by an accepted rule."""
     return tuple(one for one in judge([seen.observation]) if not _is_accepted(one, seen.program))
 
@@ -184,9 +184,9 @@ def _is_accepted(failure: Failure, program: Program | None) -> bool:
 ORACLE = Oracle("capture", "the capture fails", KINDS, judge_seen)
 
 
-def classify(failure: Failure) -> Classified:
+def classify(failure: Failure) -> Classification:
     """The signature and cause of a failed capture, or of a run whose process was lost. Nothing is run for it."""
-    return attributed(ORACLE, failure, Seen("", failure.observation), _no_runner)
+    return attributed(ORACLE, failure, OracleInput("", failure.observation), _no_runner)
 
 
 def _no_runner(run: object) -> Observation:

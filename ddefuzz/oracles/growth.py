@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ddefuzz.classify.chain import Located
+from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.plumbing import is_python_plumbing
 from ddefuzz.classify.signature import Site
@@ -18,7 +18,7 @@ from ddefuzz.instrument.torch_api import EVALUATE_EXPR, GUARD_FILES
 from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE as _SHAPES
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.oracles.seen import Seen, unknown
+from ddefuzz.oracles.seen import OracleInput, unknown
 from ddefuzz.program.sizes import module_of
 
 BLOCKS: Final = (4, 16)  # how often the program is repeated in the two exports that are compared
@@ -62,7 +62,7 @@ class Growths(msgspec.Struct, frozen=True, tag="growths"):
 KIND: Kind = "slow-export"
 
 
-def judge(seen: Seen) -> tuple[Failure, ...]:
+def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report the first count that is steep: the methods are in the order in which they call each other."""
     first = next((count for count in counts_of(seen.observation) if count.is_steep), None)
     return () if first is None else (keep(Failure(KIND, seen.observation, _said(first))),)
@@ -80,7 +80,7 @@ def _said(count: Growth) -> str:
     return f"it calls {calls}: n^{count.exponent:.1f}"
 
 
-def locate(failure: Failure, seen: Seen, _runner: Runner) -> Located:
+def locate(failure: Failure, seen: OracleInput, _runner: Runner) -> Location:
     """The function whose calls of the counted method grew most. The anchor is the method. For evaluate_expr it has the
     form of expression that was evaluated most, too.
 
@@ -92,7 +92,7 @@ def locate(failure: Failure, seen: Seen, _runner: Runner) -> Located:
     caller = next((one for one in reversed(frames) if one.file in _SHAPES or not is_python_plumbing(one)), None)
     if caller is None:
         return unknown(seen)
-    return Located(Site("Python", caller.file, caller.function), None, f"{steep.of} {steep.pattern}".strip())
+    return Location(Site("Python", caller.file, caller.function), None, f"{steep.of} {steep.pattern}".strip())
 
 
 def keep(failure: Failure) -> Failure:

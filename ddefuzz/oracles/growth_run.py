@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 from ddefuzz.execute.observe import Stopwatch
-from ddefuzz.execute.prepared import Prepared
+from ddefuzz.execute.prepared import PreparedSubject
 from ddefuzz.execute.protocol import Observation, Run, measured, not_judged
 from ddefuzz.execute.stages import export
 from ddefuzz.execute.subject import message_of, prepare
@@ -39,7 +39,7 @@ def run(task: Run) -> Observation:
     return stopwatch.read(Observation(task.stage, task.semantics, "ok", measured=measured(Growths(counts))))
 
 
-def counted(make: Callable[[], Prepared]) -> tuple[Growth, ...]:
+def counted(make: Callable[[], PreparedSubject]) -> tuple[Growth, ...]:
     """How each count grows. `make` prepares a new program for each export.
 
     All blocks get the same inputs. If eager and torch.export accept that, there are also counts of a chain: each block
@@ -54,7 +54,7 @@ def counted(make: Callable[[], Prepared]) -> tuple[Growth, ...]:
     return counts
 
 
-def _compared(make: Callable[[], Prepared], carried: Carried) -> tuple[Growth, ...]:
+def _compared(make: Callable[[], PreparedSubject], carried: Carried) -> tuple[Growth, ...]:
     few, many = (_counts(_repeated(make(), number, carried)) for number in BLOCKS)
     every = (_by_caller(api.name, few, many, carried) for api in (EVALUATE_EXPR, *torch_api.COUNTED))
     return tuple(max(found, key=lambda one: (one.is_steep, one.exponent, one.many)) for found in every if found)
@@ -76,13 +76,13 @@ def _callers(stacks: Counter[Stack]) -> defaultdict[Stack, Counter[Stack]]:
     return callers
 
 
-def _counts(prepared: Prepared) -> Counts:
+def _counts(prepared: PreparedSubject) -> Counts:
     with counting() as counts:
         export(prepared)
     return counts
 
 
-def _repeated(prepared: Prepared, number: int, carried: Carried = MappingProxyType({})) -> Prepared:
+def _repeated(prepared: PreparedSubject, number: int, carried: Carried = MappingProxyType({})) -> PreparedSubject:
     """A program that runs the block this many times, and returns all results."""
     block = prepared.call
 
@@ -105,7 +105,7 @@ def _next(args: tuple[Any, ...], results: Any, carried: Carried) -> tuple[Any, .
     return tuple(leaves[carried[place]] if place in carried else one for place, one in enumerate(args))
 
 
-def _carried(prepared: Prepared) -> Carried:
+def _carried(prepared: PreparedSubject) -> Carried:
     """The results, by dtype and rank, that take the places of inputs; none if eager refuses or tensors become large."""
     args: tuple[Any, ...] = prepared.args
     carried: Carried = {}

@@ -11,20 +11,20 @@ from typing import Final
 
 import msgspec
 
-from ddefuzz.classify.chain import Located
+from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Site
 from ddefuzz.errors import InputError
-from ddefuzz.execute.pool import Lost, Pool, lost_observation
+from ddefuzz.execute.pool import LostTask, Pool, lost_observation
 from ddefuzz.execute.protocol import KeySubject, Run, Runner, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.files import real_path
 from ddefuzz.instrument.events import Frame
-from ddefuzz.keys.case import KEY_FUNCTIONS, Checked, Drawn, KeyCase, Options, Property, PropertyName, parse_key
+from ddefuzz.keys.case import KEY_FUNCTIONS, KeyCase, KeyReport, Options, Property, PropertyName, TensorSpec, parse_key
 from ddefuzz.keys.case import KINDS as TENSOR_KINDS
 from ddefuzz.keys.case import Kind as TensorKind
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.program.text import is_key
 
 KIND_OF: Mapping[PropertyName, Kind] = {
@@ -53,7 +53,7 @@ def check_trust(text: str, *, trust: bool) -> None:
         raise InputError(f"found the key function {function}, which is executed only with --trust")
 
 
-class Keyed(msgspec.Struct, frozen=True, tag="keyed"):
+class KeyCheck(msgspec.Struct, frozen=True, tag="keyed"):
     """What a key function did. `why` says how it violates the property; it is empty if it does not.
 
     `part` is the part of the tensors that the key confuses, the error, or the line that evaluated a guard. `defined` is
@@ -69,24 +69,24 @@ class Keyed(msgspec.Struct, frozen=True, tag="keyed"):
     asked: Frame | None = None
 
 
-def judge(seen: Seen) -> tuple[Failure, ...]:
+def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report the property that the tensors of a case violate."""
-    keyed = seen.observation.measurement(Keyed)
+    keyed = seen.observation.measurement(KeyCheck)
     if keyed is None or not keyed.why:
         return ()
     return (Failure(KIND_OF[keyed.violates], seen.observation, f"{keyed.why}: {', '.join(keyed.tensors)}"),)
 
 
-def locate(failure: Failure, _seen: Seen, _runner: Runner) -> Located:
+def locate(failure: Failure, _seen: OracleInput, _runner: Runner) -> Location:
     """The key function. The anchor is what it confuses, or its line that asks."""
-    keyed = measured_in(failure, Keyed)
+    keyed = measured_in(failure, KeyCheck)
     place = Site("Python", keyed.defined.file, keyed.defined.function)
-    return Located(place, keyed.asked or keyed.defined, keyed.part or keyed.violates)
+    return Location(place, keyed.asked or keyed.defined, keyed.part or keyed.violates)
 
 
 def facts(failure: Failure) -> Iterator[tuple[str, str]]:
     """What a key function did with the tensors of a case."""
-    keyed = measured_in(failure, Keyed)
+    keyed = measured_in(failure, KeyCheck)
     yield "violates", f"{keyed.violates}: {keyed.why}"
     yield "defined at", f"{keyed.defined.file}:{keyed.defined.line}"
     if keyed.asked is not None:
@@ -97,7 +97,7 @@ def facts(failure: Failure) -> Iterator[tuple[str, str]]:
 
 def frame(failure: Failure) -> Frame | None:
     """The line that asks, else the definition of the key function."""
-    keyed = measured_in(failure, Keyed)
+    keyed = measured_in(failure, KeyCheck)
     return keyed.asked or keyed.defined
 
 
@@ -297,7 +297,7 @@ _NAMES: Final = ("first", "second")
 
 def script(text: str, _stage: Stage, failure: Failure) -> Script:
     """The script makes the keys of the tensors of a case, and compares them."""
-    keyed = measured_in(failure, Keyed)
+    keyed = measured_in(failure, KeyCheck)
     case = parse_key(text, "<key>")
     module, _, name = case.function.rpartition(":")
     is_file = module.endswith(".py")
@@ -349,11 +349,11 @@ def _needed(case: KeyCase) -> list[str]:
     return [*fake, *([_OWN_TENSOR] if "subclass" in kinds else [])]
 
 
-def _tensor(name: str, spec: Drawn) -> str:
+def _tensor(name: str, spec: TensorSpec) -> str:
     return Template(_WITHIN.get(spec.kind, _PLAIN)).substitute(name=name, made=spec.plain)
 
 
-def _unbacked(spec: Drawn) -> str:
+def _unbacked(spec: TensorSpec) -> str:
     exact = "torch.empty_strided(made.shape, made.stride(), device='meta')"
     made = exact if spec.kind == "meta" else "made"
     return Template(_UNBACKED).substitute(rank=len(spec.sizes), sizes=repr(spec.sizes), made=made)
@@ -410,7 +410,7 @@ ORACLE = Oracle(
     stages=(STAGE,),
     by_default=False,
     of_programs=False,
-    measures=Keyed,
+    measures=KeyCheck,
     facts=facts,
     frame=frame,
 )
@@ -441,20 +441,20 @@ def check_key(
     names: Sequence[str],
     timeout: float,
     tell: Callable[..., None],
-) -> Checked:
+) -> KeyReport:
     """Every property of the function. `tell` gets the progress. Raises InputError for a target that has none."""
     wrong = next((name for name in names if name not in TENSOR_KINDS), None)
     if wrong is not None:
         raise InputError(f"--kind: found {wrong!r}, expected one of {', '.join(TENSOR_KINDS)}")
     kinds: tuple[TensorKind, ...] = tuple(kind for kind in TENSOR_KINDS if not names or kind in names)
     version = pool.submit(find_key, target, START_SECONDS).result()
-    if isinstance(version, Lost):
+    if isinstance(version, LostTask):
         raise InputError(f"{target}: found a module whose import ends in {version.outcome}: {version.reason}")
     tried: list[Property] = []
     for name in KIND_OF:
         tried.append(_tried(pool, PropertyTask(target, name, options, examples, kinds), timeout))
         tell(f"{len(tried)} of {len(KIND_OF)} properties", is_last=len(tried) == len(KIND_OF))
-    return Checked(target, options, version, tuple(tried))
+    return KeyReport(target, options, version, tuple(tried))
 
 
 def _tried(pool: Pool, task: PropertyTask, timeout: float) -> Property:
@@ -462,7 +462,7 @@ def _tried(pool: Pool, task: PropertyTask, timeout: float) -> Property:
         result = pool.submit(try_property, task, timeout).result()
     except InputError as error:
         return Property(task.name, "", 0, (), str(error))
-    if isinstance(result, Lost):
+    if isinstance(result, LostTask):
         lost = lost_observation(Run(KeySubject(task.target), STAGE.name), result)
         return Property(task.name, "", 0, (), lost.reason)
     return result

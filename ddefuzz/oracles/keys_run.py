@@ -17,9 +17,9 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.isolation import kept_intact
 from ddefuzz.execute.protocol import KeySubject, Observation, Run, measured, not_judged
 from ddefuzz.execute.subject import load_module
-from ddefuzz.keys.case import Drawn, Options, Property, Tensors, parse_key, print_key
+from ddefuzz.keys.case import Options, Property, Tensors, TensorSpec, parse_key, print_key
 from ddefuzz.keys.properties import PROPERTIES, AnyKey, KeyFunction, check, defined, smallest_of, texts, violation
-from ddefuzz.oracles.keys import Keyed, PropertyTask, check_trust
+from ddefuzz.oracles.keys import KeyCheck, PropertyTask, check_trust
 
 MARK: Final = b"\nkeys: "
 """What comes before the keys of another process. The function may print, too."""
@@ -36,7 +36,7 @@ def run(task: Run) -> Observation:
     return Observation(task.stage, task.semantics, "ok", measured=measured(keyed))
 
 
-def keyed_by(text: str, *, trust: bool) -> Keyed:
+def keyed_by(text: str, *, trust: bool) -> KeyCheck:
     """What the key function of a case does. Raises InputError if there is no such function, or it needs `trust`."""
     check_trust(text, trust=trust)
     case = parse_key(text, "<key>")
@@ -44,8 +44,8 @@ def keyed_by(text: str, *, trust: bool) -> Keyed:
     place = defined(function.key, case.function)
     violated = violation(case.violates, function, case.tensors)
     if violated is None:
-        return Keyed(case.violates, place)
-    return Keyed(case.violates, place, violated.why, violated.part, violated.tensors, violated.keys, violated.asked)
+        return KeyCheck(case.violates, place)
+    return KeyCheck(case.violates, place, violated.why, violated.part, violated.tensors, violated.keys, violated.asked)
 
 
 def smallest_case(text: str, shown: Callable[[str], bool]) -> tuple[str, int]:
@@ -85,7 +85,7 @@ def key_function(target: str, options: Options) -> KeyFunction:
     return KeyFunction(load_key(target), options, partial(in_another_process, target))
 
 
-def in_another_process(target: str, tensors: Sequence[Drawn]) -> list[str]:
+def in_another_process(target: str, tensors: Sequence[TensorSpec]) -> list[str]:
     """The texts of the tensors' keys, made in a new process where texts have other hashes."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     ended = subprocess.run(
@@ -103,7 +103,7 @@ def in_another_process(target: str, tensors: Sequence[Drawn]) -> list[str]:
 
 
 if __name__ == "__main__":
-    wanted = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Drawn])
+    wanted = msgspec.json.decode(sys.stdin.buffer.read(), type=list[TensorSpec])
     made = texts(load_key(sys.argv[1]), wanted)
     sys.stdout.flush()
     sys.stdout.buffer.write(MARK + msgspec.json.encode(made))

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ddefuzz.classify.chain import Located
+from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Stage, measured, not_judged
@@ -19,7 +19,7 @@ from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import kernels
 from ddefuzz.oracles.kernels import Kernels, kernels_in, worse_in
 from ddefuzz.oracles.oracle import CAUGHT, KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.oracles.seen import Seen, at_guard, fewest, unknown
+from ddefuzz.oracles.seen import OracleInput, at_guard, fewest, unknown
 from ddefuzz.program.sizes import marks_of, module_of, symbols_of
 
 STAGE: Final = OwnStage(
@@ -37,7 +37,7 @@ STAGE: Final = OwnStage(
 MOST = 6  # how many undecided guards are tried: each needs a run of inductor, and often two
 
 
-class Lowered(msgspec.Struct, frozen=True, tag="lowered"):
+class KernelPair(msgspec.Struct, frozen=True, tag="lowered"):
     """The kernels that inductor's code calls for unbacked sizes, and for backed sizes unless guards are answered."""
 
     unbacked: Kernels
@@ -62,26 +62,26 @@ def run(task: Run) -> Observation:
             sizes = "backed" if version is backed else "unbacked"
             return not_judged(task, f"inductor generates no code for {sizes} sizes: {reason}")
         compiled.append(kernels_in(code[0]))
-    return msgspec.structs.replace(observation, measured=measured(Lowered(compiled[-1], *compiled[:-1])))
+    return msgspec.structs.replace(observation, measured=measured(KernelPair(compiled[-1], *compiled[:-1])))
 
 
-def judge(seen: Seen) -> tuple[Failure, ...]:
+def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report the first way in which the code for unbacked sizes is worse."""
-    lowered = seen.observation.measurement(Lowered)
+    lowered = seen.observation.measurement(KernelPair)
     worse = worse_in(lowered.unbacked, lowered.backed) if lowered is not None and lowered.backed is not None else {}
     return tuple(Failure(kind, seen.observation, evidence) for kind, evidence in worse.items())[:1]
 
 
-def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
+def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     """The undecided guard that decided: with its other answer, inductor's code is not worse any more. Those of inductor
     itself are tried first. Without one, the site is the first kernel that only the code for unbacked sizes calls.
     """
-    lowered = measured_in(failure, Lowered)
+    lowered = measured_in(failure, KernelPair)
     backed = lowered.backed
     if backed is None:
         return unknown(seen)
     only = sorted(set(lowered.unbacked.called) - set(backed.called))
-    of_kernel = Located(Site("op", None, only[0]), None, failure.kind) if only else unknown(seen)
+    of_kernel = Location(Site("op", None, only[0]), None, failure.kind) if only else unknown(seen)
     if not seen.text:
         return of_kernel
 
@@ -89,7 +89,7 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
         before = seen.observation.semantics
         answers = tuple(Answer(one.place, not one.fallback, one.expression) for one in chosen)
         semantics = msgspec.structs.replace(before, answers=(*answers, *before.answers))
-        again = runner(Run(ProgramSubject(seen.text), STAGE.name, semantics)).measurement(Lowered)
+        again = runner(Run(ProgramSubject(seen.text), STAGE.name, semantics)).measurement(KernelPair)
         return again is not None and failure.kind not in worse_in(again.unbacked, backed)
 
     suspects = tuple(sorted(seen.observation.guards, key=lambda one: one.place.file not in torch_api.INDUCTOR_FILES))
@@ -157,7 +157,7 @@ if "InvalidCxxCompiler" in str(found):
 
 def script(text: str, _stage: Stage, failure: Failure) -> Script:
     """The script compares inductor's code for unbacked sizes with that for backed sizes."""
-    lowered = measured_in(failure, Lowered)
+    lowered = measured_in(failure, KernelPair)
     program = parse(text, "<program>").program
     marks = (line.replace("mark_unbacked(", "mark(") for line in marks_of(symbols_of(program)))
     return _SCRIPT._replace(
@@ -194,6 +194,6 @@ ORACLE = Oracle(
     judge,
     stages=(STAGE,),
     by_default=False,
-    measures=Lowered,
+    measures=KernelPair,
 )
 """Not by default: if no guard decides, the site is the name of a generated kernel, which few programs share."""

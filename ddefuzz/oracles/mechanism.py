@@ -7,9 +7,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.classify.cause import Classified
-from ddefuzz.classify.chain import Located
-from ddefuzz.classify.expected import Expected, by_call, by_exception
+from ddefuzz.classify.cause import Classification
+from ddefuzz.classify.chain import Location
+from ddefuzz.classify.expected import ExpectedFailure, by_call, by_exception
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
@@ -19,7 +19,7 @@ from ddefuzz.oracles import capture
 from ddefuzz.oracles.agreement import unspecified
 from ddefuzz.oracles.assertions import ABOUT_THE_TAPE
 from ddefuzz.oracles.oracle import KindRow, Oracle
-from ddefuzz.oracles.seen import Seen, at_guard, captured_again, fewest, unknown
+from ddefuzz.oracles.seen import OracleInput, at_guard, captured_again, fewest, unknown
 from ddefuzz.oracles.verdict import accepted, assumed_away, refuses_example, values_differ
 from ddefuzz.program.sizes import CALL_SIZES
 
@@ -37,7 +37,7 @@ SAID: Mapping[Wrong, str] = {
 }
 
 
-def judge(seen: Seen) -> tuple[Failure, ...]:
+def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report a difference between explicit and the other semantics: one does not capture the program, or the two
     captured programs differ in a call. There is nothing to report without a run under other semantics.
     """
@@ -60,7 +60,7 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
     return (Failure(kind, explicit, evidence, call.size, other),)
 
 
-def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
+def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     """The guard that the other semantics answer differently, if explicit semantics behave like them with that answer.
 
     In a user's own code, which cannot be captured again here, it is the only such guard.
@@ -132,7 +132,7 @@ def _pairs(explicit: Observation, other: Observation) -> Iterator[tuple[Call, Ca
     return ((call, theirs[call.size]) for call in explicit.calls if call.size in theirs)
 
 
-def expected(classified: Classified, same_program: bool) -> Expected:
+def expected(classified: Classification, same_program: bool) -> ExpectedFailure:
     """How a script recognizes it: by what the explicit capture does. Raises `InputError` if that is right."""
     failure = classified.failure
     if failure.kind == "regressed":

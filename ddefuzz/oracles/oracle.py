@@ -7,16 +7,16 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from ddefuzz.classify.cause import Classified, ruled
-from ddefuzz.classify.chain import Located
-from ddefuzz.classify.expected import Expected, by_call
+from ddefuzz.classify.cause import Classification, ruled
+from ddefuzz.classify.chain import Location
+from ddefuzz.classify.expected import ExpectedFailure, by_call
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.rules import current
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, STAGES, Observation, Record, Run, Runner, Stage, differs
 from ddefuzz.instrument.events import Frame
-from ddefuzz.oracles.seen import Seen, unknown
+from ddefuzz.oracles.seen import OracleInput, unknown
 from ddefuzz.program.sizes import CallSize
 
 MOST_SLOW = 8
@@ -24,13 +24,13 @@ MOST_SLOW = 8
 number of captures, not of seconds, because a confirmation has to find the same site.
 """
 
-Locate: TypeAlias = Callable[[Failure, Seen, Runner], Located]
+Locate: TypeAlias = Callable[[Failure, OracleInput, Runner], Location]
 """Finds the site of a failure. It may run the program again."""
 
-Title: TypeAlias = str | Callable[[Classified], str]
+Title: TypeAlias = str | Callable[[Classification], str]
 """The default title of a finding: a text with `{site}`, `{anchor}`, `{stage}` and `{evidence}`, or a function."""
 
-Recognize: TypeAlias = Callable[[Classified, bool], Expected]
+Recognize: TypeAlias = Callable[[Classification, bool], ExpectedFailure]
 """The facts by which a stand-alone script recognizes a failure. It is also told whether the script has the program of
 the failure, or another one with the same signature."""
 
@@ -142,7 +142,7 @@ class Oracle(NamedTuple):
     name: str
     about: str
     kinds: Mapping[Kind, KindRow]
-    judge: Callable[[Seen], tuple[Failure, ...]]
+    judge: Callable[[OracleInput], tuple[Failure, ...]]
     calls: tuple[CallSize, ...] = ()
     keep: Callable[[Failure], Failure] = only_differing
     compares: bool = False
@@ -158,28 +158,28 @@ class Oracle(NamedTuple):
         return stage in (one.name for one in self.stages) if self.stages else stage in STAGES
 
 
-def attributed(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
+def attributed(oracle: Oracle, failure: Failure, seen: OracleInput, runner: Runner) -> Classification:
     """A failure that an oracle reports, with its site and cause, and the signature that the rules give it."""
     classified = _classified(oracle, failure, seen, runner)
     signature = current().applied(classified.signature, failure)
     return classified if signature == classified.signature else msgspec.structs.replace(classified, signature=signature)
 
 
-def _classified(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
+def _classified(oracle: Oracle, failure: Failure, seen: OracleInput, runner: Runner) -> Classification:
     row = oracle.kinds[failure.kind]
     located = _located(row, failure, seen, runner)
     if row.cause is None:
         return ruled(failure, located)
     cause = row.cause(failure) if callable(row.cause) else row.cause
     signature = Signature(failure.kind, located.site, located.anchor)
-    return Classified(failure, signature, cause, oracle.name, located.frame)
+    return Classification(failure, signature, cause, oracle.name, located.frame)
 
 
 class _EnoughError(Exception):
     """Ends the search for a site."""
 
 
-def _located(row: KindRow, failure: Failure, seen: Seen, runner: Runner) -> Located:
+def _located(row: KindRow, failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     """The site of a failure. In a stage that is slow to call it is unknown after `MOST_SLOW` more captures."""
     left = MOST_SLOW
 
@@ -206,7 +206,7 @@ def only_the_call(failure: Failure) -> Failure:
     return msgspec.structs.replace(failure, observation=msgspec.structs.replace(failure.observation, calls=shown))
 
 
-def by_ending(classified: Classified, same_program: bool) -> Expected:
+def by_ending(classified: Classification, same_program: bool) -> ExpectedFailure:
     """The facts of the call that shows the failure. Raises `InputError` if only the captured graph shows it."""
     failure = classified.failure
     if not any(call.size == failure.size and differs(call) for call in failure.observation.calls):

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import msgspec
 
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.protocol import (
@@ -33,7 +33,7 @@ from ddefuzz.ops import catalogue
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.oracle import attributed
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import ORACLES, calls_of, classified, comparing, oracle_of, own_stage
 from ddefuzz.oracles.verdict import Verdict, is_mostly_alike, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
@@ -106,7 +106,7 @@ def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
     return next(shown, None)
 
 
-def look(run: Run, runner: Runner, others: Iterable[Semantics], *, sampled: bool = False) -> tuple[Seen, ...]:
+def look(run: Run, runner: Runner, others: Iterable[Semantics], *, sampled: bool = False) -> tuple[OracleInput, ...]:
     """Look at a run; a run with explicit semantics is compared with a run under each of the others.
 
     Size-oblivious semantics are run only if a fallback is not their answer. If they capture the same program, it is not
@@ -115,13 +115,13 @@ def look(run: Run, runner: Runner, others: Iterable[Semantics], *, sampled: bool
     text = run.subject.text if isinstance(run.subject, ProgramSubject) else ""
     first = runner(run)
     if run.semantics.mechanism != "explicit":
-        return (Seen(text, first),)
+        return (OracleInput(text, first),)
     one_of = ALIKE_SAMPLED if is_mostly_alike(first) else SAMPLED
     differs = needs_second_run(first) and not (sampled and crc32(text.encode()) % one_of)
     needed = [one for one in others if one != run.semantics and (one != SIZE_OBLIVIOUS or differs)]
     runs = (msgspec.structs.replace(run, semantics=one, called=first.digest) for one in needed)
-    seen = tuple(Seen(text, first, runner(one)) for one in runs)
-    return seen or (Seen(text, first),)
+    seen = tuple(OracleInput(text, first, runner(one)) for one in runs)
+    return seen or (OracleInput(text, first),)
 
 
 def kept(failure: Failure) -> Failure:
@@ -140,7 +140,7 @@ def safe(runner: Runner) -> Runner:
     return run_safely
 
 
-class Judged(NamedTuple):
+class JudgedRun(NamedTuple):
     """A program in one stage under one semantics.
 
     `second` is the run under size-oblivious semantics, if the verdict needed one. `verdict` is empty if the two
@@ -150,7 +150,7 @@ class Judged(NamedTuple):
     observation: Observation
     second: Observation | None
     verdict: Verdict | Literal[""]
-    failures: tuple[Classified, ...]
+    failures: tuple[Classification, ...]
 
 
 def judge_program(
@@ -163,14 +163,14 @@ def judge_program(
     compare: bool = True,
     called: tuple[Stage, ...] = CHEAP_TO_CALL,
     sampled: bool = False,
-) -> tuple[Judged, ...]:
+) -> tuple[JudgedRun, ...]:
     """Run a program in every stage and semantics. Without `compare`, there is no verdict on size-oblivious
     semantics; with `sampled`, there may be none (see `look`). What the stages `called` capture is called, if an oracle
     needs that.
 
     A stage that is slow to call is left out if the program already failed in a cheap one.
     """
-    judged: list[Judged] = []
+    judged: list[JudgedRun] = []
     for stage in stages:
         if stage in called and stage not in CHEAP_TO_CALL and any(one.failures for one in judged):
             continue
@@ -186,7 +186,7 @@ def judge_program(
             if compared and (seen.second is not None or not needs_second_run(seen.observation)):
                 with guarded(stage), guarded("the verdict"):
                     verdict_of_run = verdict(seen.observation, seen.second)
-            judged.append(Judged(seen.observation, seen.second, verdict_of_run, failures))
+            judged.append(JudgedRun(seen.observation, seen.second, verdict_of_run, failures))
     return tuple(judged)
 
 
@@ -219,27 +219,27 @@ class Trial(msgspec.Struct, frozen=True):
     sampled: bool = False
 
 
-class Tried(msgspec.Struct, frozen=True):
+class TriedRun(msgspec.Struct, frozen=True):
     """A run that was done, and the failures that the oracles report for it."""
 
     observation: Observation
-    failures: tuple[Classified, ...] = ()
+    failures: tuple[Classification, ...] = ()
 
 
-def judge_run(trial: Trial) -> Tried:
+def judge_run(trial: Trial) -> TriedRun:
     """Run and judge, as a task of a worker."""
     seen = look(trial.run, safe(observe), trial.others if comparing(trial.oracles) else (), sampled=trial.sampled)
     failures = [
         *classified(seen[0], observe, trial.oracles),
         *(one for more in seen[1:] for one in classified(more, observe, comparing(trial.oracles))),
     ]
-    return Tried(seen[0].observation, tuple(failures))
+    return TriedRun(seen[0].observation, tuple(failures))
 
 
-def tried_of(observation: Observation) -> Tried:
+def tried_of(observation: Observation) -> TriedRun:
     """Judge an observation without calls, such as that of a lost worker."""
-    failures = list[Classified]()
+    failures = list[Classification]()
     for failure in capture.judge([observation]):
         with guarded(observation.stage), guarded(failure.kind):
             failures.append(classify(failure))
-    return Tried(observation, tuple(failures))
+    return TriedRun(observation, tuple(failures))

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from ddefuzz.classify.anchor import expression_shape, short_anchor
-from ddefuzz.classify.chain import Located
+from ddefuzz.classify.chain import Location
 from ddefuzz.classify.evidence import NUMBER_METHODS
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.plumbing import is_framework
@@ -17,11 +17,11 @@ from ddefuzz.classify.signature import Cause
 from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Observation, Runner, Stage, measured
-from ddefuzz.instrument.events import Constraint, Raised
+from ddefuzz.instrument.events import Constraint, RaisedError
 from ddefuzz.instrument.truth import parsed
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.oracles.seen import Seen, unknown
+from ddefuzz.oracles.seen import OracleInput, unknown
 from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size, short_value, tuple_of, values_of
 from ddefuzz.program.text import print_function
 from ddefuzz.syntax import COMPARISONS
@@ -57,7 +57,7 @@ _FROM: Mapping[type[ast.cmpop], tuple[int, ...]] = {
 """The numbers that a comparison has if it separates the sizes 0 and 1 from others, or from each other."""
 
 
-class Repeated(msgspec.Struct, frozen=True, omit_defaults=True, tag="repeated"):
+class CallSequence(msgspec.Struct, frozen=True, omit_defaults=True, tag="repeated"):
     """What a sequence of calls did. `compiled` are the calls that compiled something, by their number.
 
     `allowed` is the number of compilations that the policy allows, `shareable` are the calls that could have shared a
@@ -72,7 +72,7 @@ class Repeated(msgspec.Struct, frozen=True, omit_defaults=True, tag="repeated"):
     guard: str = ""
     failed: Constraint | None = None
     error: str = ""
-    raised: Raised | None = None
+    raised: RaisedError | None = None
 
     @property
     def is_above(self) -> bool:
@@ -80,9 +80,9 @@ class Repeated(msgspec.Struct, frozen=True, omit_defaults=True, tag="repeated"):
         return len(self.compiled) > self.allowed
 
 
-def judge(seen: Seen) -> tuple[Failure, ...]:
+def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report more compilations than the policy allows, if a guard over sizes is the reason."""
-    repeated = seen.observation.measurement(Repeated)
+    repeated = seen.observation.measurement(CallSequence)
     if repeated is None or not repeated.is_above or repeated.failed is None or asks_for_0_or_1(repeated.guard):
         return ()
     return (Failure(KIND, seen.observation, _said(seen.observation, repeated)),)
@@ -108,24 +108,24 @@ def asks_for_0_or_1(guard: str) -> bool:
     return number.value in smallest and not (divides and number.value == 0)
 
 
-def _said(observation: Observation, repeated: Repeated) -> str:
+def _said(observation: Observation, repeated: CallSequence) -> str:
     sizes = ", ".join(call.size for call in observation.calls)
     return f"{repeated.guard}: {len(repeated.compiled)} compilations for the sizes {sizes}, {repeated.allowed} needed"
 
 
-def locate(failure: Failure, seen: Seen, _runner: Runner) -> Located:
+def locate(failure: Failure, seen: OracleInput, _runner: Runner) -> Location:
     """The code that made the guard which was false at a call that should have reused a graph."""
-    repeated = measured_in(failure, Repeated)
+    repeated = measured_in(failure, CallSequence)
     if repeated.failed is None:
         return unknown(seen)
     place, frame = site(as_raised(repeated.failed))
     in_torch = place.language == "Python" and is_framework(frame)
-    return Located(place, frame, short_anchor(frame) if in_torch else expression_shape(repeated.guard))
+    return Location(place, frame, short_anchor(frame) if in_torch else expression_shape(repeated.guard))
 
 
-def as_raised(constraint: Constraint) -> Raised:
+def as_raised(constraint: Constraint) -> RaisedError:
     """A guard as the record in which sites are looked for."""
-    return Raised(
+    return RaisedError(
         constraint.text, constraint.method, constraint.place, constraint.python, constraint.traced, constraint.native
     )
 
@@ -136,7 +136,7 @@ def keep(failure: Failure) -> Failure:
     What the later calls do does not change what the first ones did.
     """
     observation = failure.observation
-    repeated = measured_in(failure, Repeated)
+    repeated = measured_in(failure, CallSequence)
     if not repeated.is_above:
         return failure
     most = repeated.allowed + 1
@@ -148,7 +148,7 @@ def keep(failure: Failure) -> Failure:
 
 def cause(failure: Failure) -> Cause:
     """Whose code made the guard, and whether it asked for a plain number."""
-    repeated = measured_in(failure, Repeated)
+    repeated = measured_in(failure, CallSequence)
     if repeated.failed is None:
         return "unclassified"
     place, _ = site(as_raised(repeated.failed))
@@ -236,10 +236,10 @@ def snippet(text: str, stage: Stage, failure: Failure) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _counted(stage: Stage, failure: Failure) -> Repeated:
+def _counted(stage: Stage, failure: Failure) -> CallSequence:
     if stage not in MODE_OF:
         raise InputError(f"found the stage {stage}, expected one of {', '.join(MODE_OF)}")
-    return measured_in(failure, Repeated)
+    return measured_in(failure, CallSequence)
 
 
 KINDS: Mapping[Kind, KindRow] = {
@@ -273,5 +273,5 @@ ORACLE = Oracle(
         )
         for stage, label in zip(MODE_OF, ("torch.compile", "torch.compile(dynamic=True)"), strict=True)
     ),
-    measures=Repeated,
+    measures=CallSequence,
 )

@@ -18,11 +18,11 @@ import torch
 
 from ddefuzz.execute.exercise import resized
 from ddefuzz.execute.observe import Stopwatch
-from ddefuzz.execute.prepared import Prepared, leaves_of, parameter_names, with_leaves
+from ddefuzz.execute.prepared import PreparedSubject, leaves_of, parameter_names, with_leaves
 from ddefuzz.execute.protocol import (
     Call,
     CallableSubject,
-    Ended,
+    CallEnd,
     Observation,
     ProgramSubject,
     Run,
@@ -37,7 +37,7 @@ from ddefuzz.instrument.guards import disguised, watch
 from ddefuzz.instrument.recorder import Recorder
 from ddefuzz.keys.case import Options
 from ddefuzz.keys.key import Key, paths
-from ddefuzz.oracles.recompilation import MODE_OF, Mode, Repeated
+from ddefuzz.oracles.recompilation import MODE_OF, CallSequence, Mode
 from ddefuzz.program.sizes import CallSize
 
 _SIZE: Final = re.compile(r"^L\['(\w+)'\]\.(size|stride)\(\)\[(\d+)\]$")
@@ -51,7 +51,7 @@ WHOLE: Final = Options(alignment=False)
 MESSAGE: Final = 300
 
 
-class Noted(NamedTuple):
+class GuardNote(NamedTuple):
     """A guard that a compilation added: the call, the expression, and where its symbols come from."""
 
     call: int
@@ -63,7 +63,7 @@ class Noted(NamedTuple):
 @dataclass(slots=True)
 class _Notes:
     call: int = 0
-    guards: list[Noted] = field(default_factory=list)
+    guards: list[GuardNote] = field(default_factory=list)
 
 
 def run(task: Run) -> Observation:
@@ -88,7 +88,8 @@ def run(task: Run) -> Observation:
             "not-judged" if counted.error else "ok",
             counted.error,
             calls=tuple(
-                Call(size, Ended(), Ended(), recompiled=at in counted.compiled) for at, (size, _) in enumerate(sized)
+                Call(size, CallEnd(), CallEnd(), recompiled=at in counted.compiled)
+                for at, (size, _) in enumerate(sized)
             ),
             compiles=len(counted.compiled),
             measured=measured(counted),
@@ -96,7 +97,7 @@ def run(task: Run) -> Observation:
     )
 
 
-def count(call: Callable[..., Any], names: Sequence[str], calls: Sequence[tuple[Any, ...]], mode: Mode) -> Repeated:
+def count(call: Callable[..., Any], names: Sequence[str], calls: Sequence[tuple[Any, ...]], mode: Mode) -> CallSequence:
     """Call the function compiled with a backend that counts. `names` are those of its parameters."""
     keys = [_keys(POLICY, args) for args in calls]
     allowed = _allowed(keys, [_keys(WHOLE, args) for args in calls], mode)
@@ -133,7 +134,7 @@ def count(call: Callable[..., Any], names: Sequence[str], calls: Sequence[tuple[
         raised = None if error is None else recorder.raised(exception_chain(error))
         duck = _duck_sized(names, calls, keys, first) if len(at_calls) > allowed and culprit is None else ""
         stacks = recorder.constraints(lambda text, _message: culprit is not None and text == culprit.name)
-    return Repeated(
+    return CallSequence(
         at_calls,
         allowed,
         shareable,
@@ -191,7 +192,7 @@ def _noting(notes: _Notes, recorder: Recorder) -> Iterator[None]:
             name = f"{len(notes.guards)}: {expression}"
             symbols = env.var_to_sources
             sources = {one: _name_of(symbols[one][0]) for one in expression.free_symbols if symbols.get(one)}
-            notes.guards.append(Noted(notes.call, expression, sources, name))
+            notes.guards.append(GuardNote(notes.call, expression, sources, name))
             recorder.record_constraint("guard", name, (), sys._getframe())
         return answer
 
@@ -210,7 +211,7 @@ def _culprit(
     calls: Sequence[tuple[Any, ...]],
     keys: list[tuple[Key, ...]],
     compiled: tuple[int, ...],
-) -> Noted | None:
+) -> GuardNote | None:
     """The guard that failed first in the newest graph at a call that should have reused it.
 
     The first graph of a key is static with default settings and has no guards, so later calls are looked at first.
@@ -243,7 +244,7 @@ def _sizes(names: Sequence[str], args: tuple[Any, ...]) -> dict[str, int]:
     return {f"{name}.size()[{dim}]": size for name, arg in tensors for dim, size in enumerate(arg.shape)}
 
 
-def _is_false(guard: Noted, values: dict[str, Any]) -> bool:
+def _is_false(guard: GuardNote, values: dict[str, Any]) -> bool:
     known = {}
     for symbol, source in guard.sources.items():
         value = _value(source, values)
@@ -263,7 +264,7 @@ def _value(source: str, values: dict[str, Any]) -> int | None:
     return None
 
 
-Sized: TypeAlias = tuple[CallSize, Callable[[], Prepared]]
+Sized: TypeAlias = tuple[CallSize, Callable[[], PreparedSubject]]
 """A size, and a function that prepares a new subject of that size."""
 
 
@@ -275,7 +276,7 @@ def at_sizes(subject: Subject, sizes: Iterable[CallSize]) -> list[Sized]:
     return [(size, partial(_with_size, subject, int(size))) for size in sizes]
 
 
-def refusal(prepared: Prepared) -> str:
+def refusal(prepared: PreparedSubject) -> str:
     """Why user code cannot be called at other sizes; empty if it can."""
     tensors = [leaf for leaf in leaves_of(prepared) if isinstance(leaf, torch.Tensor)]
     if prepared.kwargs or len(tensors) > sum(isinstance(one, torch.Tensor) for one in prepared.args):
@@ -287,7 +288,7 @@ def refusal(prepared: Prepared) -> str:
     return ""
 
 
-def _with_size(subject: Subject, size: int) -> Prepared:
+def _with_size(subject: Subject, size: int) -> PreparedSubject:
     """The subject with this size in each of its unbacked dims: the example's values, repeated or cut."""
     prepared = prepare(subject)
 

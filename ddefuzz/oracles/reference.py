@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Cause
-from ddefuzz.execute.pool import Lost, Pool, lost_observation
+from ddefuzz.execute.pool import LostTask, Pool, lost_observation
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.worker import observe_run
 from ddefuzz.instrument.torch_api import Check
@@ -83,9 +83,9 @@ def _planted(pool: Pool) -> Iterator[Check]:
 
 def _faults(pool: Pool) -> Iterator[Check]:
     died = pool.submit(crash, "", _SECONDS).result()
-    yield Check("the crash of a worker is detected", isinstance(died, Lost) and died.outcome == "crash", str(died))
+    yield Check("the crash of a worker is detected", isinstance(died, LostTask) and died.outcome == "crash", str(died))
     hung = pool.submit(hang, "", 1.0).result()
-    yield Check("a worker that hangs is stopped", isinstance(hung, Lost) and hung.outcome == "timeout", str(hung))
+    yield Check("a worker that hangs is stopped", isinstance(hung, LostTask) and hung.outcome == "timeout", str(hung))
 
 
 def _told(seen: Observation) -> str:
@@ -263,7 +263,7 @@ def checks(pool: Pool) -> Iterator[Check]:
     ]
     for row, run, future in sent:
         result = future.result()
-        yield compared(row, lost_observation(run, result) if isinstance(result, Lost) else result, torch)
+        yield compared(row, lost_observation(run, result) if isinstance(result, LostTask) else result, torch)
 
 
 def compared(row: Reference, observation: Observation, torch: str) -> Check:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from ddefuzz.classify.anchor import expression_shape, relation, short_anchor
-from ddefuzz.classify.chain import Located, op_name
+from ddefuzz.classify.chain import Location, op_name
 from ddefuzz.classify.evidence import called
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.signature import Site
@@ -44,7 +44,7 @@ from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import digest, print_program
 
 
-class Seen(NamedTuple):
+class OracleInput(NamedTuple):
     """A program's text (empty for user code) and its observation in one stage.
 
     `second` is the observation of the same run under other semantics, if there was one.
@@ -71,16 +71,18 @@ UNCHECKED = re.compile(r"(^|[._])_?native_batch_norm")
 aten/src/ATen/native/Normalization.cpp. What eager takes there says nothing about what a capture has to take.
 """
 
-Shows = Callable[[Seen, Call], bool]  # a predicate: whether a call of an observation shows the failure in question
+Shows = Callable[
+    [OracleInput, Call], bool
+]  # a predicate: whether a call of an observation shows the failure in question
 
 
-def is_unchecked(seen: Seen) -> bool:
+def is_unchecked(seen: OracleInput) -> bool:
     """Whether a program calls a function by which eager takes sizes that do not fit."""
     program = seen.program
     return program is not None and any(map(UNCHECKED.search, functions_in(program)))
 
 
-def reads_strides_of_nothing(seen: Seen, call: Call) -> bool:
+def reads_strides_of_nothing(seen: OracleInput, call: Call) -> bool:
     """Whether a program reads strides, and a size is 0 in a call. The strides of an empty tensor say nothing: eager has
     `max(size, 1)` in them, and the symbolic strides of an input have the size itself.
     """
@@ -97,7 +99,7 @@ def answered_falsely(observation: Observation, call: Call) -> tuple[tuple[Guard,
     )
 
 
-def most_suspect(seen: Seen, call: Call, shows: Shows) -> tuple[tuple[Guard, bool], ...]:
+def most_suspect(seen: OracleInput, call: Call, shows: Shows) -> tuple[tuple[Guard, bool], ...]:
     """The guards whose fallback was not the true value in a call, each with the true value, the most suspect first.
 
     A guard is the more suspect, the more of the calls that show the failure it explains: its fallback was not the true
@@ -118,13 +120,13 @@ def most_suspect(seen: Seen, call: Call, shows: Shows) -> tuple[tuple[Guard, boo
     return tuple(sorted(suspects, key=rank))
 
 
-def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located | None:
+def guard_to_blame(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -> Location | None:
     """The site of the guard whose true value fixes the call; None if no guard's does."""
     guard = blamed_guard(seen, call, shows, runner)
     return at_guard(guard) if guard is not None else None
 
 
-def blamed_guard(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Guard | None:
+def blamed_guard(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -> Guard | None:
     """The guard whose true value fixes the call; None if no guard's does.
 
     The program is captured again with each single guard forced to its true value (see `most_suspect` for the order). If
@@ -137,7 +139,7 @@ def blamed_guard(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Guard 
         return None
     if len(suspects) > 1:
         truly = _captured_truly(seen, suspects, call, runner)
-        if truly.calls and shows(Seen(seen.text, truly), truly.calls[0]):
+        if truly.calls and shows(OracleInput(seen.text, truly), truly.calls[0]):
             return None
         if not truly.calls and not _refuses_alike(truly, call) and seen.observation.stage not in CHEAP_TO_CALL:
             return None
@@ -146,7 +148,7 @@ def blamed_guard(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Guard 
 
     def fixes(chosen: tuple[tuple[Guard, bool], ...]) -> bool:
         again = _captured_truly(seen, chosen, call, runner)
-        right = not shows(Seen(seen.text, again), again.calls[0]) if again.calls else _refuses_alike(again, call)
+        right = not shows(OracleInput(seen.text, again), again.calls[0]) if again.calls else _refuses_alike(again, call)
         if right:
             fixed[chosen] = again
         return right
@@ -187,7 +189,9 @@ def _is_answered_alike(guard: Guard, observation: Observation) -> bool:
     return answers.get((guard.place, guard.expression)) == guard.fallback
 
 
-def _captured_truly(seen: Seen, answers: tuple[tuple[Guard, bool], ...], call: Call, runner: Runner) -> Observation:
+def _captured_truly(
+    seen: OracleInput, answers: tuple[tuple[Guard, bool], ...], call: Call, runner: Runner
+) -> Observation:
     """The program captured again with these answers. If it then evaluates other guards that cannot be decided, or at
     the same place guards that it did not evaluate before, these get their true value in the call, too: `squeeze` asks
     for the same size in two places, and `guard_or_false(m == 0) or guard_or_false(n == 0)` for two sizes in one.
@@ -227,7 +231,7 @@ def fewest(suspects: tuple[Suspect, ...], is_enough: Callable[[tuple[Suspect, ..
     return needed
 
 
-def op_to_blame(seen: Seen, call: Call, shows: Shows, anchor: str, runner: Runner) -> Located | None:
+def op_to_blame(seen: OracleInput, call: Call, shows: Shows, anchor: str, runner: Runner) -> Location | None:
     """The op of the first call whose own result shows the failure, or the guard that is to blame in it; None if no
     op's result does.
 
@@ -248,17 +252,17 @@ def op_to_blame(seen: Seen, call: Call, shows: Shows, anchor: str, runner: Runne
         if again.calls and shows(cut._replace(observation=again), again.calls[0]):
             shown = cut._replace(observation=again)
             guard = guard_to_blame(shown, again.calls[0], shows, runner) if cut.text != seen.text else None
-            return guard or (Located(Site("op", None, op_name(name)), None, anchor) if name else None)
+            return guard or (Location(Site("op", None, op_name(name)), None, anchor) if name else None)
     return None
 
 
-def unknown(seen: Seen) -> Located:
+def unknown(seen: OracleInput) -> Location:
     """The site of a failure that could not be located: the program's digest, so that programs do not share it."""
     program = seen.program
-    return Located(Site("Python", None, None), None, f"program {digest(program)[:12]}" if program else "user code")
+    return Location(Site("Python", None, None), None, f"program {digest(program)[:12]}" if program else "user code")
 
 
-def at_guard(guard: Guard) -> Located:
+def at_guard(guard: Guard) -> Location:
     """The site of a guard that took its fallback. The anchor is the code there. In C++, whose lines are not known, and
     in the user's code, whose names say nothing, it is the method and the relation.
     """
@@ -266,11 +270,11 @@ def at_guard(guard: Guard) -> Located:
     in_torch = bool(guard.code) and is_framework(frame)
     anchor = short_anchor(frame) if in_torch else f"{guard.method} {relation(guard.expression)}".strip()
     if guard.place.language == "C++":
-        return Located(Site("C++", None, guard.place.file), frame, anchor)
-    return Located(Site("Python", guard.place.file, guard.function), frame, anchor)
+        return Location(Site("C++", None, guard.place.file), frame, anchor)
+    return Location(Site("Python", guard.place.file, guard.function), frame, anchor)
 
 
-def at_maker(constraint: Constraint) -> Located:
+def at_maker(constraint: Constraint) -> Location:
     """The site that made an assertion, a replacement or a range. The anchor is the code there. In C++, it is the
     function of PyTorch's Python that called it, else the relation; in the user's code, the shape of the expression.
     """
@@ -279,21 +283,21 @@ def at_maker(constraint: Constraint) -> Located:
     if constraint.place.language == "C++":
         what = f"in {site.function}" if site.function else relation(text)
         frame = Frame(constraint.place.file, constraint.place.line, "")
-        return Located(Site("C++", None, frame.file), frame, f"{constraint.kind} {what}")
+        return Location(Site("C++", None, frame.file), frame, f"{constraint.kind} {what}")
     what = short_anchor(frame) if is_framework(frame) else expression_shape(text)
-    return Located(site, frame, f"{constraint.kind} {what}")
+    return Location(site, frame, f"{constraint.kind} {what}")
 
 
-def at_inference(constraint: Constraint) -> Located:
+def at_inference(constraint: Constraint) -> Location:
     """The site in torch's symbolic shapes that inferred a replacement or a range from an assertion (`at_maker`)."""
     frame = next((one for one in reversed(constraint.python) if one.file == SYMBOLIC_SHAPES_FILE.path), None)
     if frame is None:
         return at_maker(constraint)
-    return Located(Site("Python", frame.file, frame.function), frame, f"{constraint.kind} {short_anchor(frame)}")
+    return Location(Site("Python", frame.file, frame.function), frame, f"{constraint.kind} {short_anchor(frame)}")
 
 
 def captured_again(
-    seen: Seen,
+    seen: OracleInput,
     answers: tuple[tuple[Guard, bool], ...],
     sizes: tuple[CallSize, ...],
     runner: Runner,
@@ -307,16 +311,16 @@ def captured_again(
     return runner(Run(ProgramSubject(seen.text), seen.observation.stage, semantics, calls=sizes))
 
 
-def other_stage(seen: Seen, call: Call, stage: Stage, runner: Runner) -> Seen | None:
+def other_stage(seen: OracleInput, call: Call, stage: Stage, runner: Runner) -> OracleInput | None:
     """The same call in another stage; None if it does not capture the program, or there is only user code."""
     if not seen.text:
         return None
     run = Run(ProgramSubject(seen.text), stage, seen.observation.semantics, calls=(call.size,))
-    again = Seen(seen.text, runner(run))
+    again = OracleInput(seen.text, runner(run))
     return again if again.observation.calls else None
 
 
-def cheapest(seen: Seen, shows: Shows, runner: Runner) -> tuple[Seen, Call]:
+def cheapest(seen: OracleInput, shows: Shows, runner: Runner) -> tuple[OracleInput, Call]:
     """The first call that shows a failure, in the cheapest stage that shows it: AOTAutograd captures what inductor
     compiles, and few experiments are allowed in inductor (`MOST_SLOW`).
     """
@@ -326,7 +330,7 @@ def cheapest(seen: Seen, shows: Shows, runner: Runner) -> tuple[Seen, Call]:
     return (again, again.observation.calls[0]) if again is not None and shown else (seen, call)
 
 
-def guard_of_dynamo(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located | None:
+def guard_of_dynamo(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -> Location | None:
     """The guard to blame in dynamo's capture, with which those of aot and export-strict begin; None if it does not show
     the failure. With the true value of a guard, it may assert what contradicts that value. Then the captures that trace
     dynamo's graph again fail, and show nothing about the call.

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddefuzz.classify.chain import Located
+from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.execute.protocol import Call, Runner
 from ddefuzz.instrument.events import Constraint
 from ddefuzz.instrument.truth import holds
 from ddefuzz.oracles.oracle import KindRow, Oracle, by_ending, only_the_call
-from ddefuzz.oracles.seen import Seen, at_inference, at_maker, is_unchecked, unknown
+from ddefuzz.oracles.seen import OracleInput, at_inference, at_maker, is_unchecked, unknown
 from ddefuzz.oracles.verdict import is_broadcast_of_1
 from ddefuzz.program.sizes import CALL_SIZES
 
 
-def judge(seen: Seen) -> tuple[Failure, ...]:
+def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report the first replacement and the first range that are not true in a call that eager accepts."""
     return tuple(filter(None, (_first(seen, kind) for kind in KINDS)))
 
 
-def _first(seen: Seen, kind: Kind) -> Failure | None:
+def _first(seen: OracleInput, kind: Kind) -> Failure | None:
     for call in seen.observation.calls:
         broken = broken_in(seen, call, kind)
         if broken is not None:
@@ -28,12 +28,12 @@ def _first(seen: Seen, kind: Kind) -> Failure | None:
     return None
 
 
-def explains(seen: Seen, call: Call) -> bool:
+def explains(seen: OracleInput, call: Call) -> bool:
     """Whether this oracle reports a call."""
     return any(broken_in(seen, call, kind) is not None for kind in KINDS)
 
 
-def locate(failure: Failure, seen: Seen, _runner: Runner) -> Located:
+def locate(failure: Failure, seen: OracleInput, _runner: Runner) -> Location:
     """The code that set the replacement or the range. If the assertion that it was inferred from is true in the call,
     the code that inferred it: to infer `u1 = 6` from `Eq(u0*u1, 6*u0)` divides by u0, which may be 0.
     """
@@ -45,7 +45,7 @@ def locate(failure: Failure, seen: Seen, _runner: Runner) -> Located:
     return unknown(seen)
 
 
-def broken_in(seen: Seen, call: Call, kind: Kind) -> Constraint | None:
+def broken_in(seen: OracleInput, call: Call, kind: Kind) -> Constraint | None:
     """The first replacement or range that is not true in a call that eager accepts; None if there is none.
 
     A range that follows from an assertion that is not true either is a matter of that assertion. The range of a symbol

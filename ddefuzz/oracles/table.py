@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
@@ -13,7 +13,7 @@ from ddefuzz.execute.protocol import STAGES, Runner, Stage
 from ddefuzz.internal import guarded
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, attributed
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 NAMES: tuple[str, ...] = (
@@ -86,13 +86,13 @@ def row_of(kind: Kind) -> KindRow:
     return oracle_of(kind).kinds[kind]
 
 
-def stored(failure: Failure, signature: Signature) -> Classified:
+def stored(failure: Failure, signature: Signature) -> Classification:
     """A failure that a finding stores. Nothing is run: only failed captures are classified by the rules again."""
     oracle = oracle_of(failure.kind)
     cause = oracle.kinds[failure.kind].cause
     if cause is None:
         return capture.classify(failure)
-    return Classified(failure, signature, cause(failure) if callable(cause) else cause, oracle.name)
+    return Classification(failure, signature, cause(failure) if callable(cause) else cause, oracle.name)
 
 
 def calls_of(names: Iterable[str]) -> tuple[CallSize, ...]:
@@ -106,12 +106,12 @@ def comparing(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(oracle.name for oracle in ORACLES if oracle.name in set(names) and oracle.compares)
 
 
-def classified(seen: Seen, runner: Runner, names: Iterable[str] = NAMES) -> tuple[Classified, ...]:
+def classified(seen: OracleInput, runner: Runner, names: Iterable[str] = NAMES) -> tuple[Classification, ...]:
     """The failures that the named oracles report for one observation, each with its site.
 
     An exception of ddefuzz in one of them is noted, and leaves the failures of the others.
     """
-    stage, failures = seen.observation.stage, list[Classified]()
+    stage, failures = seen.observation.stage, list[Classification]()
     for oracle in (one for one in ORACLES if one.name in set(names) and one.is_for(stage)):
         with guarded(stage), guarded(f"the oracle {oracle.name}"):
             for failure in oracle.judge(seen):

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from ddefuzz import syntax
 from ddefuzz.classify.anchor import question
 from ddefuzz.classify.cause import MEANINGS, PROOFS
-from ddefuzz.classify.expected import Expected
+from ddefuzz.classify.expected import ExpectedFailure
 from ddefuzz.errors import InputError
 from ddefuzz.escape import (
     html_comment,
@@ -307,7 +307,7 @@ def own_script(finding: Finding, stage: Stage | None) -> Script | None:
         raise InputError(f"{finding.id}: {error}") from error
 
 
-def expected_of(finding: Finding) -> Expected:
+def expected_of(finding: Finding) -> ExpectedFailure:
     """The facts by which a script recognizes a finding's failure with plain torch. Raises `InputError` without them."""
     evidence = finding.evidence
     if evidence is None:
@@ -366,7 +366,7 @@ def capture_snippet(finding: Finding) -> str:
     return _text(finding, finding.stage if own is None else own.shown_by, None)
 
 
-def _text(finding: Finding, shown: Stage | None, called: Expected | None) -> str:
+def _text(finding: Finding, shown: Stage | None, called: ExpectedFailure | None) -> str:
     if shown is None or shown not in CAPTURE_STAGES:
         raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
     program, config = program_of(finding), _config(finding, shown)
@@ -383,7 +383,7 @@ def _text(finding: Finding, shown: Stage | None, called: Expected | None) -> str
     raise InputError(f"{finding.id}: its snippet has {len(lines)} lines, expected at most {MOST_LINES}: use --repro")
 
 
-def _expected_call(finding: Finding) -> Expected | None:
+def _expected_call(finding: Finding) -> ExpectedFailure | None:
     if finding.evidence is None or not oracle_of(finding.kind).calls:
         return None
     expected = expected_of(finding)
@@ -410,7 +410,7 @@ def _config(finding: Finding, stage: Stage) -> list[str]:
     return lines
 
 
-def _called(program: Program, stage: Stage, config: list[str], expected: Expected, *, spread: bool) -> list[str]:
+def _called(program: Program, stage: Stage, config: list[str], expected: ExpectedFailure, *, spread: bool) -> list[str]:
     """The lines that capture with the example's inputs and then call with those of the failure."""
     changes = any(name.endswith("_") for name in functions_in(program))
     again = []

@@ -37,7 +37,7 @@ START_SECONDS: Final = 120.0  # how long the import of torch may take, in additi
 GRACE_SECONDS: Final = 5.0  # how long a process may take to end after SIGTERM
 
 
-class Ended(NamedTuple):
+class ScriptEnd(NamedTuple):
     """How a script ended. `code` is None if it did not end within its time."""
 
     code: int | None
@@ -55,7 +55,7 @@ class Cold:
         self._stopped = Event()
         self._running: set[subprocess.Popen[str]] = set()
 
-    def run(self, path: Path) -> Ended | None:
+    def run(self, path: Path) -> ScriptEnd | None:
         """Run a script to its end. None after `stop`."""
         if self._stopped.is_set():
             return None
@@ -75,12 +75,12 @@ class Cold:
             output, errors = process.communicate(timeout=self._seconds)
         except subprocess.TimeoutExpired:
             _kill(process)
-            return Ended(None, *process.communicate())
+            return ScriptEnd(None, *process.communicate())
         finally:
             _kill(process)
             process.communicate()
             self._running.discard(process)
-        return Ended(process.returncode, output, errors)
+        return ScriptEnd(process.returncode, output, errors)
 
     def stop(self) -> None:
         """End what runs."""
@@ -89,7 +89,7 @@ class Cold:
             _kill(process)
 
 
-class Forked:
+class ForkServers:
     """Several processes that have imported torch. Each runs one script at a time, in a child."""
 
     def __init__(self, python: str, folder: Path, jobs: int, seconds: float) -> None:
@@ -101,7 +101,7 @@ class Forked:
         for process in self._servers:
             self._free.put(process)
 
-    def run(self, path: Path) -> Ended | None:
+    def run(self, path: Path) -> ScriptEnd | None:
         """Run a script to its end. None after `stop`. Raises `UnsupportedError` if the kept process has ended."""
         server = self._free.get()
         try:
@@ -148,7 +148,7 @@ class _Server:
             start_new_session=True,
         )
 
-    def run(self, path: Path) -> Ended:
+    def run(self, path: Path) -> ScriptEnd:
         assert self._process.stdin is not None
         late = Timer(self._seconds, self._give_up)
         late.start()
@@ -161,7 +161,7 @@ class _Server:
         if answer is None:
             self._end()
             raise UnsupportedError(f"--python {self._python}: {self._said()}")
-        return Ended(None if answer.code == -signal.SIGALRM else answer.code, answer.output, answer.errors)
+        return ScriptEnd(None if answer.code == -signal.SIGALRM else answer.code, answer.output, answer.errors)
 
     def _answer(self, script: str) -> _Answer | None:
         """The answer to a task; None if the process ended. Other lines are the interpreter's own."""
@@ -224,7 +224,7 @@ not judged       eager raises for the program, this torch has no such op or stag
 """
 
 
-class Written(NamedTuple):
+class ScriptSource(NamedTuple):
     """A script of a finding or case, with the kind of its failure. `text` may raise InputError."""
 
     name: str
@@ -245,7 +245,7 @@ class ScriptResult(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _PrintedResult(msgspec.Struct, frozen=True):
     torch: str
     stage: str
     verdict: ScriptStatus
@@ -281,7 +281,7 @@ def torch_of(python: str) -> str:
 
 
 def run_scripts(
-    findings: Iterable[Finding | Written],
+    findings: Iterable[Finding | ScriptSource],
     python: str,
     jobs: int,
     listen: Callable[[ScriptResult], None],
@@ -299,10 +299,10 @@ def run_scripts(
     with tempfile.TemporaryDirectory(prefix="ddefuzz-scripts-") as folder, ThreadPoolExecutor(jobs) as threads:
         place = Path(folder)
         path = located(python)
-        processes = Forked(path, place, jobs, seconds) if forked else Cold(path, place, seconds)
+        processes = ForkServers(path, place, jobs, seconds) if forked else Cold(path, place, seconds)
 
-        def result_of(given: Finding | Written) -> ScriptResult:
-            written = given if isinstance(given, Written) else _written(given)
+        def result_of(given: Finding | ScriptSource) -> ScriptResult:
+            written = given if isinstance(given, ScriptSource) else _written(given)
             with guarded(written.name) as guard:
                 result = _result_of(written, processes, place, seconds, trust)
             if guard.error is not None:
@@ -320,12 +320,14 @@ def run_scripts(
             processes.stop()
 
 
-def _written(finding: Finding) -> Written:
+def _written(finding: Finding) -> ScriptSource:
     stored = finding.minimal or finding.original or ""
-    return Written(finding.id, finding.kind, partial(finding_script, finding), stored)
+    return ScriptSource(finding.id, finding.kind, partial(finding_script, finding), stored)
 
 
-def _result_of(written: Written, processes: Cold | Forked, folder: Path, seconds: float, trust: bool) -> ScriptResult:
+def _result_of(
+    written: ScriptSource, processes: Cold | ForkServers, folder: Path, seconds: float, trust: bool
+) -> ScriptResult:
     try:
         check_trust(written.stored, trust=trust)
         script = written.text()
@@ -342,16 +344,16 @@ def _result_of(written: Written, processes: Cold | Forked, folder: Path, seconds
     return _result(written, ended.code, ended.output, ended.errors)
 
 
-def _status_of_loss(written: Written, outcome: Outcome, errors: str) -> ScriptStatus:
+def _status_of_loss(written: ScriptSource, outcome: Outcome, errors: str) -> ScriptStatus:
     """What a script shows that ended without a verdict: it has to end where the finding or case does."""
     kind = IN_CALL[outcome] if CALLING in errors.splitlines() else outcome
     return "shows" if written.kind == kind else "fails otherwise"
 
 
-def _result(written: Written, code: int, output: str, errors: str) -> ScriptResult:
+def _result(written: ScriptSource, code: int, output: str, errors: str) -> ScriptResult:
     lines = output.strip().splitlines()
     try:
-        printed = msgspec.json.decode(lines[-1] if lines else "", type=_Said)
+        printed = msgspec.json.decode(lines[-1] if lines else "", type=_PrintedResult)
     except msgspec.DecodeError:
         if code < 0:
             status = _status_of_loss(written, "crash", errors)

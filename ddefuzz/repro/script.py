@@ -16,7 +16,7 @@ from typing import Final
 
 import black
 
-from ddefuzz.classify.expected import Expected, Recognizer
+from ddefuzz.classify.expected import ExpectedFailure, Recognizer
 from ddefuzz.classify.failure import KINDS
 from ddefuzz.errors import InputError
 from ddefuzz.escape import one_line
@@ -307,7 +307,7 @@ _ARGUMENTS: Final[dict[Recognizer, tuple[str, ...]]] = {
 """The constants of a script that each recognizer gets."""
 
 
-def repro_script(program: Program, stage: Stage, expected: Expected, title: str) -> str:
+def repro_script(program: Program, stage: Stage, expected: ExpectedFailure, title: str) -> str:
     """The script for one of the stages in `CAPTURES` and an expected failure."""
     marking = marking_of(program, stage)
     inputs = "marked_inputs()" if marking else "make_inputs()"
@@ -401,7 +401,7 @@ if "InvalidCxxCompiler" in str(found):
 )
 
 
-def call_script(program: Program, stage: Stage, expected: Expected, title: str) -> str:
+def call_script(program: Program, stage: Stage, expected: ExpectedFailure, title: str) -> str:
     """The script for one of the stages in `CALLED` and an expected end of a call at the data size `expected.size`."""
     assert expected.size is not None
     marking = marking_of(program, stage, _MARKED)

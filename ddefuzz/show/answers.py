@@ -13,7 +13,7 @@ from ddefuzz.answers.experiment import (
     TriedPatches,
 )
 from ddefuzz.answers.model import Answers, PatchEvidence
-from ddefuzz.answers.model import Row as AnswerRow
+from ddefuzz.answers.model import GuardOutcome as AnswerRow
 from ddefuzz.classify.signature import Verdict
 from ddefuzz.escape import json_text
 from ddefuzz.findings.model import Finding
@@ -49,7 +49,7 @@ NOTHING_TO_ANSWER: dict[Verdict, str] = {
 """Verdicts of programs without an experiment, and why there is none."""
 
 
-class Answered(NamedTuple):
+class AnswerResult(NamedTuple):
     """The result of a finding or a file, by its name."""
 
     name: str
@@ -57,7 +57,7 @@ class Answered(NamedTuple):
     is_finding: bool = False
 
 
-def document(done: Iterable[Answered]) -> str:
+def document(done: Iterable[AnswerResult]) -> str:
     """The JSON of all results: a row for each program and answer, and a verdict for each site."""
     rows: list[dict[str, Any]] = []
     verdicts = []
@@ -104,7 +104,7 @@ def _patch(patches: TriedPatches) -> dict[str, Any]:
     }
 
 
-def answers_view(done: Sequence[Answered], call: Invocation) -> Iterator[Block]:
+def answers_view(done: Sequence[AnswerResult], call: Invocation) -> Iterator[Block]:
     """The table of answers of each site, its verdict, its patch, and what to type next."""
     if not done:
         yield Paragraph("no findings of kind dde with a program")
@@ -133,7 +133,7 @@ def answers_view(done: Sequence[Answered], call: Invocation) -> Iterator[Block]:
     yield Commands(tuple(steps[:5]))
 
 
-def _other_guards(answered: Answered, call: Invocation) -> str:
+def _other_guards(answered: AnswerResult, call: Invocation) -> str:
     """The command that lists the guards after the one that was answered."""
     file = f"{answered.name}.py" if answered.is_finding else answered.name
     minimal = (

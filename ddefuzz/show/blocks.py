@@ -6,7 +6,7 @@ A view is a function from a record to blocks; `terminal`, `markdown` and `html` 
         yield Heading(f"Census of torch {census.torch}", 1)
         yield prose("Made by `{}`; **do not edit**. [sweep.md](sweep.md) says more.", command_line())
         yield Items(summary_lines(census))
-        rows = [Row((row.op, Span(row.status, style="bad"), str(row.runs)), detail=row.sites) for row in census.rows]
+        rows = [TableRow((op.name, Span(op.status, style="bad"), str(op.runs)), detail=op.sites) for op in census.ops]
         yield table(("op", "status", "runs"), rows, code=("op",), right=("runs",), folding=("status",))
         yield Commands(("ddefuzz findings list",))
 
@@ -91,7 +91,7 @@ class Column(msgspec.Struct, frozen=True):
     least_width: int = 0
 
 
-class Row(msgspec.Struct, frozen=True):
+class TableRow(msgspec.Struct, frozen=True):
     """A row of a table, and what is below its cells: lines of text."""
 
     cells: tuple[Inline, ...]
@@ -102,7 +102,7 @@ class Table(msgspec.Struct, frozen=True):
     """A table. `table` makes one."""
 
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -156,7 +156,7 @@ Block: TypeAlias = Heading | Paragraph | Items | Facts | Table | Code | Commands
 
 def table(
     titles: Sequence[str],
-    rows: Iterable[Sequence[Inline] | Row],
+    rows: Iterable[Sequence[Inline] | TableRow],
     *,
     right: Sequence[str] = (),
     code: Sequence[str] = (),
@@ -164,7 +164,7 @@ def table(
 ) -> Table:
     """A table. `right`, `code` and `folding` name the columns that have these properties."""
     columns = (Column(title, title in right, title in code, title in folding) for title in titles)
-    return Table(tuple(columns), tuple(row if isinstance(row, Row) else Row(tuple(row)) for row in rows))
+    return Table(tuple(columns), tuple(row if isinstance(row, TableRow) else TableRow(tuple(row)) for row in rows))
 
 
 _MARKED = re.compile(r"\*\*(?P<bold>.+?)\*\*|`(?P<code>.+?)`|\[(?P<text>.+?)\]\((?P<href>.+?)\)")

@@ -25,7 +25,7 @@ from ddefuzz.oracles.capture import site_frame, stack_to
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.oracles.verdict import Verdict
 from ddefuzz.repro.finding import finding_snippet
-from ddefuzz.show.blocks import Block, Items, Row, Table, counted, table
+from ddefuzz.show.blocks import Block, Items, Table, TableRow, counted, table
 
 AROUND = 3
 """Lines of torch's source shown before and after the site."""
@@ -226,7 +226,7 @@ def tallies_table(tallies: Iterable[Tally], details: Mapping[tuple[str, str], st
         sizes = (tally.agrees, tally.refuses, tally.differs, tally.accepts)
         captured = f"{tally.captures} of {tally.programs}" if tally.programs else "no"
         answer = f"{tally.answer}{f' for {tally.clause}' if tally.clause else ''}"
-        rows.append(Row((answer, captured, *map(" ".join, sizes)), details.get((tally.clause, tally.answer), "")))
+        rows.append(TableRow((answer, captured, *map(" ".join, sizes)), details.get((tally.clause, tally.answer), "")))
     return table(TITLES, rows, folding=TITLES[2:])
 
 

@@ -28,9 +28,9 @@ from ddefuzz.show.blocks import (
     Invocation,
     Items,
     Paragraph,
-    Row,
     Span,
     Table,
+    TableRow,
     counted,
     prose,
     table,
@@ -44,7 +44,7 @@ def changes_view(result: Reclassification, *, written: bool) -> Iterator[Block]:
     counts = result.counts
     if result.changes:
         rows = (
-            Row((one.change, one.finding, one.becomes if one.becomes != one.finding else ""), _of_change(one))
+            TableRow((one.change, one.finding, one.becomes if one.becomes != one.finding else ""), _of_change(one))
             for one in result.changes
         )
         yield table(("change", "finding", "becomes"), rows)
@@ -115,7 +115,7 @@ def list_view(
     elif not findings:
         yield prose("no findings (`{}` looks for some)", call.command("run"))
     else:
-        cells = (Row(tuple(cell(finding) for _, cell in COLUMNS)) for finding in findings)
+        cells = (TableRow(tuple(cell(finding) for _, cell in COLUMNS)) for finding in findings)
         yield Table(tuple(column for column, _ in COLUMNS), tuple(cells))
         first = findings[0]
         commands = (
@@ -305,7 +305,7 @@ def scripts_view(results: tuple[ScriptResult, ...], call: Invocation) -> Iterato
     """The scripts that do not show their finding, the counts, and the command for the first that fails otherwise."""
     listed = [result for result in results if result.status != "shows"]
     if listed:
-        rows = (Row((result.status, result.finding), Span(_of_script(result), style="dim")) for result in listed)
+        rows = (TableRow((result.status, result.finding), Span(_of_script(result), style="dim")) for result in listed)
         yield table(("status", "finding"), rows)
     yield Items((scripts_total(results),))
     for first in [result for result in listed if result.status == "fails otherwise"][:1]:

@@ -21,9 +21,9 @@ from ddefuzz.show.blocks import (
     Items,
     Paragraph,
     Picture,
-    Row,
     Span,
     Table,
+    TableRow,
     spans,
 )
 
@@ -63,7 +63,7 @@ def _shown(part: Block) -> str:
             assert_never(other)
 
 
-def _cells(row: Row, columns: Sequence[Column]) -> Iterator[str]:
+def _cells(row: TableRow, columns: Sequence[Column]) -> Iterator[str]:
     """The cells of a row. Its detail is a line of the last one."""
     for at, (cell, column) in enumerate(zip(row.cells, columns, strict=True), 1):
         text = _line(cell, code=column.code)

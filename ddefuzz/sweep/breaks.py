@@ -11,10 +11,10 @@ import msgspec
 
 from ddefuzz.artifacts.model import Cause
 from ddefuzz.escape import shell_words
-from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer
+from ddefuzz.execute.pool import LostTask, Pool, Stopped, first_answer
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.database import Database
-from ddefuzz.show.blocks import Block, Heading, Items, Row, codes, counted, prose, table
+from ddefuzz.show.blocks import Block, Heading, Items, TableRow, codes, counted, prose, table
 from ddefuzz.sweep.sweep import KEY_DIGITS, OP_SECONDS, OPS_PER_WORKER, START_SECONDS, Op, Workers, answers, selected
 from ddefuzz.sweep.tasks import DescribeTask, Source, Versions, describe
 
@@ -132,7 +132,7 @@ def count_breaks(
     waiting = {op.key: task for op, task in tasks if op.key not in kept}
     futures = {name: workers.submit(run_breaks, task, OP_SECONDS) for name, task in waiting.items()}
     for name, answer in answers(futures, stopped):
-        if isinstance(answer, Lost):  # the next sweep tries it again
+        if isinstance(answer, LostTask):  # the next sweep tries it again
             task = waiting[name]
             done.append(OpBreaks(task.op, task.source, lost=f"{answer.outcome}: {answer.reason}"))
         else:
@@ -190,7 +190,7 @@ def breaks_view(census: BreakCensus) -> Iterator[Block]:
     yield table(titles, sites, right=("ops",), code=("site", "anchor"), folding=("anchor", "which"))
     yield Heading("Ops that break")
     broken = [
-        Row(
+        TableRow(
             (
                 row.op,
                 row.source,

@@ -291,10 +291,10 @@ def census_view(census: Census, call: Invocation) -> Iterator[Block]:
     """What fails, the totals, and what to type next."""
     yield from census_tables(census)
     yield Items(tuple(summary_lines(census)))
-    found = next((one.finding for row in census.rows for one in row.failures if one.finding), None)
-    if found is not None:
-        show = call.command("findings", "show", found)
-        repro = call.repro(found)
+    finding_id = next((one.finding for row in census.rows for one in row.failures if one.finding), None)
+    if finding_id is not None:
+        show = call.command("findings", "show", finding_id)
+        repro = call.repro(finding_id)
         yield Commands((show, repro, call.command("findings", "list"), call.command("sites")))
 
 
@@ -333,8 +333,8 @@ def _results(row: OpResult) -> Iterator[Result]:
     for number, failure in enumerate(failures):
         yield _failure(row, failure, number)
     if not failures:
-        outcome, said = _WITHOUT_FAILURE.get(row.explicit, ("failed", "; ".join(row.lost) or row.explicit))
-        yield Result(id=row.op, rule=TRACES.id, outcome=outcome, title=f"{row.op}: {said}")
+        outcome, title = _WITHOUT_FAILURE.get(row.explicit, ("failed", "; ".join(row.lost) or row.explicit))
+        yield Result(id=row.op, rule=TRACES.id, outcome=outcome, title=f"{row.op}: {title}")
 
 
 def _failure(row: OpResult, failure: OpFailure, number: int) -> Result:

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from ddefuzz.errors import InputError
-from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer
+from ddefuzz.execute.pool import LostTask, Pool, Stopped, first_answer
 from ddefuzz.execute.worker import late
 from ddefuzz.files import append, is_file, read_text
 from ddefuzz.findings.model import Sighting
@@ -100,7 +100,7 @@ class RecompileTask(msgspec.Struct, frozen=True):
     record: bool = False
 
 
-class Recompiled(msgspec.Struct, frozen=True):
+class OpRecompilations(msgspec.Struct, frozen=True):
     """The rows of an op. `dropped` says why it has none, `sightings` are its needless compilations."""
 
     op: str
@@ -132,7 +132,9 @@ class Recompilations(msgspec.Struct, frozen=True):
     schema: str = SCHEMA
 
 
-def document(torch: str, sizes: tuple[int, ...], done: Iterable[Recompiled], *, interrupted: bool) -> Recompilations:
+def document(
+    torch: str, sizes: tuple[int, ...], done: Iterable[OpRecompilations], *, interrupted: bool
+) -> Recompilations:
     """The document of what was done, ops by name."""
     ordered = sorted(done, key=lambda one: one.op)
     rows = tuple(row for one in ordered for row in one.rows)
@@ -167,9 +169,9 @@ def describe(task: DescribeTask) -> Versions:
     return result
 
 
-def run_recompile(task: RecompileTask) -> Recompiled:
+def run_recompile(task: RecompileTask) -> OpRecompilations:
     """Compile one op over the sequence."""
-    result: Recompiled = late("ddefuzz.sweep.recompile_worker").run_recompile(task)
+    result: OpRecompilations = late("ddefuzz.sweep.recompile_worker").run_recompile(task)
     return result
 
 
@@ -182,10 +184,10 @@ class StoredResult(msgspec.Struct, frozen=True):
 
     torch: str
     task: RecompileTask
-    result: Recompiled
+    result: OpRecompilations
 
 
-class Ran(NamedTuple):
+class RecompileRun(NamedTuple):
     """The document, and the needless compilations, if they were asked for."""
 
     document: Recompilations
@@ -197,9 +199,9 @@ def recompiles(
     asked: RecompileTask,
     jobs: int,
     keep: Path | None,
-    tell: Callable[[int, int, Recompiled], None],
+    tell: Callable[[int, int, OpRecompilations], None],
     stopped: Stopped,
-) -> Ran:
+) -> RecompileRun:
     """Count the ops that the globs match, each as `asked`. `keep` is the file of results; those in it are not counted
     again.
     """
@@ -210,22 +212,22 @@ def recompiles(
         tasks = {op: msgspec.structs.replace(asked, op=op) for op in ops if op not in done}
         futures = {op: pool.submit(run_recompile, task, SECONDS) for op, task in tasks.items()}
         for op, answer in answers(futures, stopped):
-            if isinstance(answer, Lost):
-                done[op] = Recompiled(op, dropped=f"{answer.outcome}: {answer.reason}")
+            if isinstance(answer, LostTask):
+                done[op] = OpRecompilations(op, dropped=f"{answer.outcome}: {answer.reason}")
             else:
                 done[op] = answer
-            again = isinstance(answer, Lost) and answer.outcome == "not-judged"
+            again = isinstance(answer, LostTask) and answer.outcome == "not-judged"
             if keep is not None and not again:
                 append(keep, msgspec.json.encode(StoredResult(versions.torch, tasks[op], done[op])) + b"\n")
             tell(len(done), len(ops), done[op])
     made = document(versions.torch, asked.sizes, done.values(), interrupted=len(done) < len(ops))
-    return Ran(made, tuple(seen for op in sorted(done) for seen in done[op].sightings))
+    return RecompileRun(made, tuple(seen for op in sorted(done) for seen in done[op].sightings))
 
 
-def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, Recompiled]:
+def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, OpRecompilations]:
     if keep is None or not is_file(keep):
         return {}
-    kept: dict[str, Recompiled] = {}
+    kept: dict[str, OpRecompilations] = {}
     for number, line in enumerate(read_text(keep).splitlines(), 1):
         try:
             stored = msgspec.json.decode(line, type=StoredResult)
@@ -385,16 +387,16 @@ def _shared(row: SequenceCount) -> str:
     return f"; one graph is right for {' and one for '.join(groups)}" if groups else ""
 
 
-def recompiles_report(found: Recompilations) -> Report:
+def recompiles_report(recompilations: Recompilations) -> Report:
     """A result for each function and mode: failed if it compiles too often, skipped if an error ends it."""
     return Report(
-        title=f"ddefuzz recompiles: {counted(len({row.op for row in found.rows}), 'op')}",
-        torch=found.torch,
+        title=f"ddefuzz recompiles: {counted(len({row.op for row in recompilations.rows}), 'op')}",
+        torch=recompilations.torch,
         rules=tuple(Rule(kind, row.meaning) for kind, row in KINDS.items()),
-        results=tuple(_of_row(row) for row in found.rows),
-        facts=tuple(f"{counted(len(group.ops), 'op')} by {group.frame}" for group in found.groups),
-        document=msgspec.to_builtins(found),
-        records=tuple(msgspec.to_builtins(row) for row in found.rows),
+        results=tuple(_of_row(row) for row in recompilations.rows),
+        facts=tuple(f"{counted(len(group.ops), 'op')} by {group.frame}" for group in recompilations.groups),
+        document=msgspec.to_builtins(recompilations),
+        records=tuple(msgspec.to_builtins(row) for row in recompilations.rows),
     )
 
 

@@ -26,18 +26,18 @@ from ddefuzz.ops import catalogue
 from ddefuzz.ops.opinfo import TAKES_OUT
 from ddefuzz.oracles import recompilation
 from ddefuzz.oracles.program import judge_program, observe
-from ddefuzz.oracles.recompilation import MODE_OF, Mode, Repeated, as_raised
+from ddefuzz.oracles.recompilation import MODE_OF, CallSequence, Mode, as_raised
 from ddefuzz.oracles.recompilation_run import count
 from ddefuzz.program.evaluate import materialize, run_steps
 from ddefuzz.program.model import Call, Dim, Expr, Input, Name, Program, Recipe, Sequence, Step
 from ddefuzz.program.recipes import ANNOTATIONS, fault_of
 from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
 from ddefuzz.program.text import print_program
-from ddefuzz.sweep.recompile import Form, Owner, Recompiled, RecompileTask, SequenceCount
+from ddefuzz.sweep.recompile import Form, OpRecompilations, Owner, RecompileTask, SequenceCount
 from ddefuzz.sweep.tasks import DescribeTask, Versions
 
 
-class Made(NamedTuple):
+class ModuleForm(NamedTuple):
     """How a module is made, and its input for a call of a size."""
 
     module: Callable[[], nn.Module]
@@ -59,7 +59,7 @@ class Cache(nn.Module):
         return self.kept[: x.shape[0]] * 2
 
 
-class Concatenated(nn.Module):
+class ConcatBuffer(nn.Module):
     """A cache that grows: each call appends its rows to a buffer of another size."""
 
     kept: Tensor
@@ -74,7 +74,7 @@ class Concatenated(nn.Module):
         return self.kept * 2
 
 
-class Running(nn.Module):
+class RunningSum(nn.Module):
     """A running sum in a buffer that is changed in place."""
 
     total: Tensor
@@ -89,16 +89,16 @@ class Running(nn.Module):
         return x - self.total
 
 
-MODULES: Final[dict[str, Made]] = {
-    "nn.BatchNorm1d": Made(lambda: nn.BatchNorm1d(4), lambda size: torch.randn(size, 4)),
-    "nn.BatchNorm2d": Made(lambda: nn.BatchNorm2d(4), lambda size: torch.randn(size, 4, 3, 3)),
-    "nn.BatchNorm2d (eval)": Made(lambda: nn.BatchNorm2d(4).eval(), lambda size: torch.randn(size, 4, 3, 3)),
-    "nn.InstanceNorm1d": Made(
+MODULES: Final[dict[str, ModuleForm]] = {
+    "nn.BatchNorm1d": ModuleForm(lambda: nn.BatchNorm1d(4), lambda size: torch.randn(size, 4)),
+    "nn.BatchNorm2d": ModuleForm(lambda: nn.BatchNorm2d(4), lambda size: torch.randn(size, 4, 3, 3)),
+    "nn.BatchNorm2d (eval)": ModuleForm(lambda: nn.BatchNorm2d(4).eval(), lambda size: torch.randn(size, 4, 3, 3)),
+    "nn.InstanceNorm1d": ModuleForm(
         lambda: nn.InstanceNorm1d(4, track_running_stats=True), lambda size: torch.randn(3, 4, size)
     ),
-    "cache": Made(Cache, lambda size: torch.randn(size, 4)),
-    "concatenated cache": Made(Concatenated, lambda size: torch.randn(size, 4)),
-    "running sum": Made(Running, lambda size: torch.randn(size, 4)),
+    "cache": ModuleForm(Cache, lambda size: torch.randn(size, 4)),
+    "concatenated cache": ModuleForm(ConcatBuffer, lambda size: torch.randn(size, 4)),
+    "running sum": ModuleForm(RunningSum, lambda size: torch.randn(size, 4)),
 }
 """The modules by name. Their buffers are made with the module and stay over the calls."""
 
@@ -146,7 +146,7 @@ def program(x: Float32[Tensor, "5 4"]):
 REFERENCE_SIZE: Final = 5
 
 
-class Sequenced(NamedTuple):
+class SequenceTexts(NamedTuple):
     """The texts of a function at each size. `symbolic` is one program with a symbol for the size that varies, None if
     another size follows from it.
     """
@@ -168,7 +168,7 @@ def ops() -> tuple[str, ...]:
     return tuple(sorted({*REFERENCES, *names}))
 
 
-def sequenced(op: str, sizes: tuple[int, ...], forms: tuple[Form, ...]) -> dict[Form, Sequenced]:
+def sequenced(op: str, sizes: tuple[int, ...], forms: tuple[Form, ...]) -> dict[Form, SequenceTexts]:
     """The programs of an op at the sizes in each form that it has. Raises UnsizedError if no sample can have them."""
     reasons: list[str] = []
     for program, old in _candidates(op):
@@ -195,7 +195,7 @@ def _candidates(op: str) -> Iterator[tuple[Program, int]]:
 
 def _at_sizes(
     program: Program, old: int, sizes: tuple[int, ...], has_out: bool, forms: tuple[Form, ...]
-) -> dict[Form, Sequenced]:
+) -> dict[Form, SequenceTexts]:
     plain = tuple(_sized(program, old, size) for size in sizes)
     if not all(map(opinfo.accepts, plain)):
         raise UnsizedError("eager fails at other sizes")
@@ -209,7 +209,7 @@ def _at_sizes(
         if form in forms and len(changed) == len(plain) and all(map(opinfo.accepts, changed)):
             made[form] = changed
     return {
-        form: Sequenced(tuple(map(print_program, programs)), symbolic(programs, sizes))
+        form: SequenceTexts(tuple(map(print_program, programs)), symbolic(programs, sizes))
         for form, programs in made.items()
         if form in forms
     }
@@ -328,7 +328,7 @@ STAGE: dict[Mode, Stage] = {mode: stage for stage, mode in MODE_OF.items()}
 """The stages in which a needless compilation becomes a finding, by their mode."""
 
 
-def run_recompile(task: RecompileTask) -> Recompiled:
+def run_recompile(task: RecompileTask) -> OpRecompilations:
     """Count one op in every form and mode."""
     started = time.process_time()
     sightings: tuple[Sighting, ...] = ()
@@ -337,11 +337,11 @@ def run_recompile(task: RecompileTask) -> Recompiled:
         try:
             subjects = _subjects(task)
         except UnsizedError as reason:
-            return Recompiled(task.op, dropped=str(reason), cpu_seconds=round(time.process_time() - started, 2))
+            return OpRecompilations(task.op, dropped=str(reason), cpu_seconds=round(time.process_time() - started, 2))
         rows = _rows(task, subjects)
     if task.record:
         sightings = tuple(_sightings(subjects, rows))
-    return Recompiled(task.op, tuple(rows), sightings, cpu_seconds=round(time.process_time() - started, 2))
+    return OpRecompilations(task.op, tuple(rows), sightings, cpu_seconds=round(time.process_time() - started, 2))
 
 
 class Subject(NamedTuple):
@@ -358,7 +358,7 @@ def _subjects(task: RecompileTask) -> dict[Form, Subject]:
     return {form: Subject(partial(_of_texts, one.texts), one.symbolic) for form, one in made.items()}
 
 
-def _of_module(made: Made, sizes: tuple[int, ...]) -> tuple[Callable[..., Any], list[tuple[Any, ...]]]:
+def _of_module(made: ModuleForm, sizes: tuple[int, ...]) -> tuple[Callable[..., Any], list[tuple[Any, ...]]]:
     return made.module(), [(made.argument(size),) for size in sizes]
 
 
@@ -413,7 +413,7 @@ def _sightings(subjects: dict[Form, Subject], rows: list[SequenceCount]) -> Iter
                     yield sighting(failure, text, judged.verdict, str(torch.__version__))
 
 
-def _blamed(counted: Repeated) -> tuple[str, Owner, str]:
+def _blamed(counted: CallSequence) -> tuple[str, Owner, str]:
     """The code that made the failed guard, whose it is, and the line."""
     raised = as_raised(counted.failed) if counted.failed is not None else counted.raised
     if raised is None:

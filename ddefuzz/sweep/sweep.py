@@ -20,7 +20,7 @@ import msgspec
 from ddefuzz.campaign.tasks import sightings_of
 from ddefuzz.errors import InputError
 from ddefuzz.execute.journal import last_of_case
-from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited
+from ddefuzz.execute.pool import Future, LostTask, Pool, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ProgramSubject, Run, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
@@ -112,11 +112,11 @@ def matching(
     return tuple(op for op in ops if not patterns or any(matches(op, pattern) for pattern in patterns))
 
 
-def answers(futures: Mapping[str, Future[R]], stopped: Stopped) -> Iterator[tuple[str, R | Lost]]:
+def answers(futures: Mapping[str, Future[R]], stopped: Stopped) -> Iterator[tuple[str, R | LostTask]]:
     """The answers by the names of their ops, in order. Those that are missing when it is stopped are left out."""
     with suppress(KeyboardInterrupt):
         for name, future in futures.items():
-            answer: R | Lost = waited(future, stopped, name)
+            answer: R | LostTask = waited(future, stopped, name)
             yield name, answer
 
 
@@ -147,7 +147,7 @@ class Workers(Protocol):
         """Run `function(argument)`."""
 
 
-class Progressed(msgspec.Struct, frozen=True):
+class SweepProgress(msgspec.Struct, frozen=True):
     """The progress of a sweep: ops done now and before, ops to do, seconds since the first began, and what it
     has found.
     """
@@ -161,7 +161,7 @@ class Progressed(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-def progress_line(now: Progressed) -> str:
+def progress_line(now: SweepProgress) -> str:
     """`120 of 700 ops (20 of them from before), 3 min left, …`. The time left is estimated from the time per op."""
     seconds = now.seconds / max(now.done, 1) * now.left
     left = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
@@ -170,7 +170,7 @@ def progress_line(now: Progressed) -> str:
     return f"{done} of {done + now.left} ops{before}, {left}, {counted(now.findings, 'finding')}, {now.new} new"
 
 
-Listener: TypeAlias = Callable[[Progressed], None]
+Listener: TypeAlias = Callable[[SweepProgress], None]
 
 
 @dataclass(slots=True)
@@ -241,8 +241,8 @@ class Sweep:
         """Count an op that a bug of ddefuzz ended. It is not saved: the next sweep tries it again."""
         self._done(op, _given_up(op, reasons), reasons[-1])
 
-    def _end(self, op: Op, task: SweepTask, result: SweepResult | Lost, lost: tuple[str, ...]) -> None:
-        if not isinstance(result, Lost):
+    def _end(self, op: Op, task: SweepTask, result: SweepResult | LostTask, lost: tuple[str, ...]) -> None:
+        if not isinstance(result, LostTask):
             swept = with_status(msgspec.structs.replace(result.swept, lost=lost))
             self._keep(op, msgspec.structs.replace(result, swept=swept))
         elif result.outcome == "not-judged":
@@ -250,7 +250,7 @@ class Sweep:
         else:
             self._lost(op, task, result, lost)
 
-    def _lost(self, op: Op, task: SweepTask, lost: Lost, before: tuple[str, ...]) -> None:
+    def _lost(self, op: Op, task: SweepTask, lost: LostTask, before: tuple[str, ...]) -> None:
         """Record what ended the worker, and sweep the op again without that program."""
         doing = last_of_case(self.journal, task.index)
         stage: Stage | None = next((name for name in table.stages() if doing is not None and name == doing.stage), None)
@@ -289,7 +289,7 @@ class Sweep:
         self.done[op.key] = swept
         self.fresh += 1
         self.listen(
-            Progressed(
+            SweepProgress(
                 done=self.fresh,
                 kept=self.kept,
                 left=len(self.ops) - len(self.done),
@@ -386,5 +386,5 @@ def _compared(running: Sweep, versions: Versions, pool: Pool, note: Note, stoppe
     tests: dict[str, UpstreamResult] = {}
     for op, future in futures.items():
         result = waited(future, stopped)
-        tests[op] = UpstreamResult(op, "lost", message=result.reason) if isinstance(result, Lost) else result
+        tests[op] = UpstreamResult(op, "lost", message=result.reason) if isinstance(result, LostTask) else result
     return compared(swept, versions.listed, versions.skipped, tests)

@@ -22,7 +22,7 @@ from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.observe import observe, observe_in
-from ddefuzz.execute.prepared import Prepared
+from ddefuzz.execute.prepared import PreparedSubject
 from ddefuzz.execute.protocol import (
     CHEAP_TO_CALL,
     EXPLICIT,
@@ -142,7 +142,7 @@ def _failure(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[st
         copied = copy.deepcopy((args, kwargs))
     except Exception as error:  # noqa: BLE001 upstream's code: that it fails before any capture is a result
         return "eager", f"{type(error).__name__} in eager", str(error).partition("\n")[0]
-    observation = observe_in(partial(_stage, op, *copied), lambda: Prepared(op, ()), UPSTREAM)
+    observation = observe_in(partial(_stage, op, *copied), lambda: PreparedSubject(op, ()), UPSTREAM)
     failures = judge([observation])
     if not failures:
         return None
@@ -150,7 +150,7 @@ def _failure(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[st
     return classified.signature.kind, str(classified.signature), failures[0].evidence
 
 
-def _stage(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], prepared: Prepared) -> None:
+def _stage(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], prepared: PreparedSubject) -> None:
     del prepared
     for tensor in _tensors(args, kwargs):
         for dim in _dims(tensor):
@@ -171,7 +171,7 @@ PLAIN_FORMS: Final = frozenset({"all"})
 OTHER_DTYPES_FORMS: Final = frozenset({"all", "every"})
 
 
-class Chosen(NamedTuple):
+class Candidate(NamedTuple):
     """A program to run, and the name of its form."""
 
     form: str
@@ -180,7 +180,7 @@ class Chosen(NamedTuple):
     sample: int
 
 
-def chosen(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
+def chosen(task: SweepTask, dropped: Counter[str]) -> Iterator[Candidate]:
     """The programs of an op in the order in which they are run, each once. All of them run in eager."""
     seen = set(task.skip)
     for candidate in _candidates(task, dropped):
@@ -190,14 +190,14 @@ def chosen(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
             yield candidate
 
 
-def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
+def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Candidate]:
     caps = task.caps
     if task.source == "catalogue":
         specs = [spec for spec in OPS if str(spec) == task.op]  # one template may have several rows
         drawn = (program for spec in specs for program in singles(spec, caps.drawn))
         for number, program in enumerate(drawn):
             dtype = program.inputs[0].dtype if program.inputs else ""
-            yield Chosen("drawn", dtype, program, number)
+            yield Candidate("drawn", dtype, program, number)
             if len(program.steps) == 1 and not _unbacked_dims(program):
                 yield from _forms(program, number, dtype, None)
         return
@@ -221,13 +221,13 @@ def _unbacked_dims(program: Program) -> int:
     return sum(dim.symbol is not None for item in program.inputs for dim in item.shape)
 
 
-def _forms(program: Program, number: int, dtype: str, allowed: frozenset[str] | None) -> Iterator[Chosen]:
+def _forms(program: Program, number: int, dtype: str, allowed: frozenset[str] | None) -> Iterator[Candidate]:
     """The forms of a program. Of the candidates of one name, the first that runs in eager."""
     accepted = set()
     for form, made in variants(program):
         if (allowed is None or form in allowed) and form not in accepted and opinfo.accepts(made):
             accepted.add(form)
-            yield Chosen(form, dtype, made, number)
+            yield Candidate(form, dtype, made, number)
 
 
 SWEEP_VERSION: Final = 3
@@ -263,7 +263,7 @@ class _SignatureRuns:
     """One signature, as it is collected."""
 
     sighting: Sighting
-    chosen: Chosen
+    chosen: Candidate
     forms: dict[str, None] = field(default_factory=dict)
     dtypes: dict[str, None] = field(default_factory=dict)
     runs: int = 0
@@ -287,7 +287,7 @@ class _Sweep:
     compared: dict[frozenset[Place], Outcome] = field(default_factory=dict)
     latest: Observation = field(default_factory=lambda: Observation(SCREEN, EXPLICIT, "ok"))
 
-    def screen(self, candidate: Chosen) -> None:
+    def screen(self, candidate: Candidate) -> None:
         """Run a program in the fake stage under explicit semantics, and compare it with size-oblivious
         semantics.
         """
@@ -307,7 +307,7 @@ class _Sweep:
         if not judged.sightings and candidate.form in CALLED_FORMS:
             self._call(candidate, text)
 
-    def _call(self, candidate: Chosen, text: str) -> None:
+    def _call(self, candidate: Candidate, text: str) -> None:
         """Capture a program and call it, in one of the stages in turn."""
         oracles = tuple(name for name in self.task.oracles if calls_of((name,)))
         if not oracles:
@@ -376,7 +376,7 @@ class _Sweep:
                 return
 
 
-def _add(runs: dict[Signature, _SignatureRuns], sighting: Sighting, candidate: Chosen, text: str) -> None:
+def _add(runs: dict[Signature, _SignatureRuns], sighting: Sighting, candidate: Candidate, text: str) -> None:
     known = runs.setdefault(sighting.signature, _SignatureRuns(sighting, candidate))
     known.runs += 1
     known.forms.setdefault(candidate.form)

@@ -25,7 +25,7 @@ from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.listing import campaigns
 from ddefuzz.findings.model import Campaign, Finding
 from ddefuzz.findings.url import DatabaseUrl, parse_url, without_passwords
-from ddefuzz.show.blocks import Block, Items, Row, Span, counted, table
+from ddefuzz.show.blocks import Block, Items, Span, TableRow, counted, table
 from ddefuzz.show.record import Outcome, Report, Result
 from ddefuzz.versions.side_by_side import CaseSeen, Side
 
@@ -78,7 +78,7 @@ class Sightings(NamedTuple):
     number: int = 0
 
 
-class Compared(NamedTuple):
+class DiffResult(NamedTuple):
     """All differences, the number of programs that were compared, and why others were not or what limits this."""
 
     differences: tuple[Difference, ...]
@@ -118,7 +118,7 @@ def _row(kind: Kind, id_: str, what: str, of: Sightings, old: str = "", new: str
     return Difference(id=id_, kind=kind, what=what, old=old, new=new, cases=cases, number=number, program=program)
 
 
-def compared(old: Iterable[CaseSeen], new: Iterable[CaseSeen]) -> Compared:
+def compared(old: Iterable[CaseSeen], new: Iterable[CaseSeen]) -> DiffResult:
     """Compare the cases that both have: the same number, stage and text."""
     later = {_key(case): case for case in new}
     both = [(case, later[_key(case)]) for case in old if _key(case) in later]
@@ -141,7 +141,7 @@ def compared(old: Iterable[CaseSeen], new: Iterable[CaseSeen]) -> Compared:
     rows = _differences(
         (findings(0), findings(1)), _by(judged, _moved), (sites(0), sites(1)), _by(judged, _changed_answers)
     )
-    return Compared(rows, len(judged), tuple(left_out))
+    return DiffResult(rows, len(judged), tuple(left_out))
 
 
 Pair: TypeAlias = tuple[CaseSeen, CaseSeen]
@@ -181,7 +181,7 @@ def _given(case: CaseSeen) -> dict[str, str]:
     return {guard: " and ".join(sorted(given)) for guard, given in answers.items()}
 
 
-class Stored(NamedTuple):
+class StoredSide(NamedTuple):
     """What a database has seen under one version of torch, of one campaign or of all."""
 
     name: str
@@ -201,7 +201,7 @@ def is_stored(typed: str) -> bool:
     return "://" in typed or typed.isdigit()
 
 
-def stored_side(typed: str, db: DatabaseUrl) -> Stored:
+def stored_side(typed: str, db: DatabaseUrl) -> StoredSide:
     """The side `[NAME=]URL[#VERSION|#CAMPAIGN]`, or the number of a campaign of `db`. Raises `InputError`."""
     name, separator, rest = typed.partition("=")
     named = separator and "://" in rest and "/" not in name
@@ -211,7 +211,7 @@ def stored_side(typed: str, db: DatabaseUrl) -> Stored:
         return _stored(database, which, name if named else shown, shown)
 
 
-def _stored(database: Database, which: str, name: str, typed: str) -> Stored:
+def _stored(database: Database, which: str, name: str, typed: str) -> StoredSide:
     """What the database has seen. `which` is a version of torch, the number of a campaign, or empty: the only version.
 
     Of a campaign it has the findings that were seen while it ran. Guard sites are those of all campaigns under its
@@ -229,7 +229,7 @@ def _stored(database: Database, which: str, name: str, typed: str) -> Stored:
     if len(versions) != 1:
         raise InputError(f"{typed}: expected one version of torch (URL#VERSION) or one campaign, found {listed}")
     (torch,) = versions
-    return Stored(
+    return StoredSide(
         name,
         torch,
         tuple(chosen or (one for one in known if _torch(one) == torch)),
@@ -264,12 +264,12 @@ def _seen(findings: Iterable[Finding], torch: str, within: Iterable[Campaign]) -
     return by_signature
 
 
-def stored_differences(old: Stored, new: Stored) -> Compared:
+def stored_differences(old: StoredSide, new: StoredSide) -> DiffResult:
     """What differs. Findings with the same program but another signature have moved. Raises NothingRanError."""
     gone, arrived = old.findings.keys() - new.findings.keys(), new.findings.keys() - old.findings.keys()
     by_program: dict[str, list[Signature]] = defaultdict(list)
-    for one in sorted(arrived, key=attrgetter("key")):
-        by_program[new.findings[one].program].append(one)
+    for signature in sorted(arrived, key=attrgetter("key")):
+        by_program[new.findings[signature].program].append(signature)
     moved = {
         (one, other): new.findings[other]
         for one in sorted(gone, key=attrgetter("key"))
@@ -286,7 +286,7 @@ def stored_differences(old: Stored, new: Stored) -> Compared:
     }
     rows = _differences((old.findings, new.findings), moved, (before, after), answers)
     note = _unlike(old, new)
-    return Compared(rows, min(old.cases, new.cases), (note,) if note else ())
+    return DiffResult(rows, min(old.cases, new.cases), (note,) if note else ())
 
 
 def _answers(record: SiteRecord) -> str:
@@ -294,7 +294,7 @@ def _answers(record: SiteRecord) -> str:
     return " and ".join([*sorted(record.fallbacks), *(["raised"] if record.raised else [])])
 
 
-def _unlike(old: Stored, new: Stored) -> str:
+def _unlike(old: StoredSide, new: StoredSide) -> str:
     """A sentence if the campaigns of both sides have not run the same cases, else nothing."""
     ran = [sorted(map(_ran, side.campaigns)) for side in (old, new)]
     if ran[0] == ran[1]:
@@ -311,12 +311,12 @@ def _ran(campaign: Campaign) -> str:
     return f"profile {campaign.profile}, seed {campaign.seed}, {campaign.next_index} cases, {options}"
 
 
-def diff_view(compared: Compared, old: Side | Stored, new: Side | Stored) -> Iterator[Block]:
+def diff_view(compared: DiffResult, old: Side | StoredSide, new: Side | StoredSide) -> Iterator[Block]:
     """The table, and the counts. What is stored has no numbers of cases."""
     numbered = ("first",) if isinstance(old, Side) else ()
     if compared.differences:
         rows = (
-            Row(
+            TableRow(
                 (row.kind, str(row.cases), *(str(row.number) for _ in numbered), row.what or row.old),
                 Span(_change(row), style="dim"),
             )
@@ -332,26 +332,27 @@ def _change(row: Difference) -> str:
     return f"{row.old} before, {row.new} now" if row.old or row.new else ""
 
 
-def _totals(compared: Compared, old: Side | Stored, new: Side | Stored) -> list[str]:
+def _totals(compared: DiffResult, old: Side | StoredSide, new: Side | StoredSide) -> list[str]:
     counts = ", ".join(f"{number} {kind}" for kind, number in compared.counts.items() if number) or "no difference"
-    if isinstance(old, Stored) or isinstance(new, Stored):
+    if isinstance(old, StoredSide) or isinstance(new, StoredSide):
         lines = [
             f"{one.name} (torch {one.torch}): {counted(one.cases, 'case')} in "
             f"{counted(len(one.campaigns), 'campaign')}, {counted(len(one.findings), 'finding')}, "
             f"{counted(len(one.sites), 'guard site')}"
             for one in (old, new)
-            if isinstance(one, Stored)
+            if isinstance(one, StoredSide)
         ]
         return [*lines, *compared.not_judged, counts]
     lines = [
-        f"{old.name} (torch {old.torch}) and {new.name} (torch {new.torch}): {counted(compared.cases, 'program')} compared"
+        f"{old.name} (torch {old.torch}) and {new.name} (torch {new.torch}): "
+        f"{counted(compared.cases, 'program')} compared"
     ]
     if compared.not_judged:
         lines.append(f"{len(compared.not_judged)} not judged by one of them, such as {compared.not_judged[0]}")
     return [*lines, counts]
 
 
-def diff_report(compared: Compared, old: Side | Stored, new: Side | Stored) -> Report:
+def diff_report(compared: DiffResult, old: Side | StoredSide, new: Side | StoredSide) -> Report:
     """The differences as a report. A new finding failed."""
     documents = tuple(msgspec.to_builtins(row) for row in compared.differences)
     return Report(

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from ddefuzz.files import write_atomically
-from ddefuzz.show.blocks import Block, Commands, Heading, Items, Picture, Row, Span, counted, prose, table
+from ddefuzz.show.blocks import Block, Commands, Heading, Items, Picture, Span, TableRow, counted, prose, table
 from ddefuzz.show.html import svg
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.record import Outcome, Report, Result
@@ -35,7 +35,7 @@ def matrix_view(
     """The table, the counts, and the commands that record what is fixed. `command` makes a command line of words."""
     names = [one.name for one in interpreters]
     cells = (
-        Row((line.id, *(_cell(line, name) for name in names), line.change), Span(line.title, style="dim"))
+        TableRow((line.id, *(_cell(line, name) for name in names), line.change), Span(line.title, style="dim"))
         for line in lines
     )
     yield table(("id", *names, "change"), cells)

@@ -24,7 +24,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import results
 from ddefuzz.findings.model import Finding, Result, stamp
 from ddefuzz.oracles.keys import untrusted_function
-from ddefuzz.repro.run import ScriptResult, Written, located, run_scripts, torch_of
+from ddefuzz.repro.run import ScriptResult, ScriptSource, located, run_scripts, torch_of
 from ddefuzz.repro.script import case_script
 from ddefuzz.show.blocks import counted
 from ddefuzz.versions.model import (
@@ -71,7 +71,7 @@ class Settings(NamedTuple):
     fresh: bool = False
 
 
-class _Replayed(msgspec.Struct, frozen=True):
+class _ReplayLine(msgspec.Struct, frozen=True):
     """A line of `ddefuzz replay --format jsonl`."""
 
     case: str
@@ -190,7 +190,7 @@ def _of_cases(
             if not case.finding and case.expect.semantics == EXPLICIT:
                 kind = case.expect.kind or ""
                 script = partial(case_script, case.subject, case.expect.stage, kind, case.id)
-                scripts.append(Written(case.id, kind, script))
+                scripts.append(ScriptSource(case.id, kind, script))
 
         def listen(name: str, cell: Cell) -> None:
             cells[name] = cell
@@ -226,7 +226,7 @@ def files_key(paths: Iterable[Path], *, trust: bool) -> str:
 
 def scripts_under(
     interpreter: Interpreter,
-    scripts: Sequence[Finding | Written],
+    scripts: Sequence[Finding | ScriptSource],
     settings: Settings,
     listen: Callable[[str, Cell], None],
 ) -> None:
@@ -236,7 +236,7 @@ def scripts_under(
     expected runs `runs` times, each in a new process, and only these runs count. A script compares the kind of the
     failure of a case, not its site.
     """
-    by_name = {script.name if isinstance(script, Written) else script.id: script for script in scripts}
+    by_name = {script.name if isinstance(script, ScriptSource) else script.id: script for script in scripts}
     again: dict[str, list[ScriptResult]] = {}
 
     def cell(ran: Sequence[ScriptResult]) -> Cell:
@@ -270,7 +270,7 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], settings: Setti
     words = ["replay", *map(str, paths), "-j", str(settings.jobs), "--format", "jsonl", *["--trust"] * settings.trust]
     cells: dict[str, Cell] = {}
     for line in printed(interpreter.python, words, REPLAY_SECONDS, EXIT_FOUND).splitlines():
-        replayed = decoded(said_of(interpreter.python, words), line, _Replayed, "the result of a case")
+        replayed = decoded(said_of(interpreter.python, words), line, _ReplayLine, "the result of a case")
         passes = replayed.expected.endswith(" ok") and replayed.status == "as expected"
         status: Status = "passes" if passes else _CELLS[replayed.status]
         reason = replayed.seen if status in ("moved", "not judged") else ""

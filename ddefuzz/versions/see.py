@@ -14,9 +14,9 @@ from typing import IO, Final
 import msgspec
 import torch
 
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.pool import Lost, Pool, lost_observation
+from ddefuzz.execute.pool import LostTask, Pool, lost_observation
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
 from ddefuzz.findings.ledger import reached
 from ddefuzz.generate.draw import case_text
@@ -37,7 +37,7 @@ def see(ask: Ask) -> CaseSeen:
     return _seen(ask, judged.observation, judged.failures)
 
 
-def _seen(ask: Ask, observation: Observation, failures: Iterable[Classified]) -> CaseSeen:
+def _seen(ask: Ask, observation: Observation, failures: Iterable[Classification]) -> CaseSeen:
     failed = tuple(failures)
     return CaseSeen(
         number=ask.number,
@@ -54,14 +54,14 @@ def _seen(ask: Ask, observation: Observation, failures: Iterable[Classified]) ->
 def _answer(pool: Pool, ask: Ask) -> CaseSeen:
     if not ask.text:
         text = pool.submit(draw, ask, CASE_SECONDS).result()
-        if isinstance(text, Lost):
+        if isinstance(text, LostTask):
             nothing = CaseSeen(
                 number=ask.number, stage=ask.stage, torch=str(torch.__version__), text="", outcome="not-judged"
             )
             return msgspec.structs.replace(nothing, reason=f"while it was drawn: {text.reason}")
         ask = msgspec.structs.replace(ask, text=text)
     result = pool.submit(see, ask, CASE_SECONDS).result()
-    if not isinstance(result, Lost):
+    if not isinstance(result, LostTask):
         return result
     lost = tried_of(lost_observation(Run(ProgramSubject(ask.text), ask.stage), result))
     return _seen(ask, lost.observation, lost.failures)

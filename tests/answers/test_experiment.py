@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.answers.experiment import Asked, experiment, in_expression
-from ddefuzz.answers.model import GIVEN, Experiment, Given, OfProgram, Row, tallied, verdict
+from ddefuzz.answers.experiment import NamedProgram, experiment, in_expression
+from ddefuzz.answers.model import GIVEN, Experiment, Given, GuardOutcome, OfProgram, tallied, verdict
 from ddefuzz.classify.signature import Site, Verdict
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
     Call,
     CallableSubject,
+    CallEnd,
     Difference,
-    Ended,
     ExceptionInfo,
     Observation,
     ProgramSubject,
@@ -23,17 +23,17 @@ from ddefuzz.execute.protocol import (
     Runner,
     Stage,
 )
-from ddefuzz.instrument.events import Frame, Place, Raised
+from ddefuzz.instrument.events import Frame, Place, RaisedError
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 SITE = Site("C++", None, "at::native::diff_helper")
 HEADER = "# ddefuzz program v1\n"
 
 
-def row(answer: Given, *, agrees: str = "", refuses: str = "", differs: str = "", accepts: str = "") -> Row:
+def row(answer: Given, *, agrees: str = "", refuses: str = "", differs: str = "", accepts: str = "") -> GuardOutcome:
     """A row of a captured program, if any size is named; else of one that its op's own error stopped."""
     captured = any((agrees, refuses, differs, accepts))
-    return Row(
+    return GuardOutcome(
         SITE,
         answer,
         captured,
@@ -64,7 +64,7 @@ def sizes(names: str) -> tuple[CallSize, ...]:
         (row("False", agrees="1", accepts="0"), row("True"), row("assert"), "no answer is right for all sizes"),
         (row("False", agrees="1", refuses="0"), row("True"), row("assert"), "no answer is right for all sizes"),
         (row("False"), row("True"), row("assert"), "no answer captures"),
-        (Row(SITE, "False", True), row("True"), row("assert"), "nothing to compare"),
+        (GuardOutcome(SITE, "False", True), row("True"), row("assert"), "nothing to compare"),
         (
             row("False", agrees="1", accepts="0"),
             row("True", agrees="1", accepts="0"),
@@ -73,11 +73,13 @@ def sizes(names: str) -> tuple[CallSize, ...]:
         ),
     ],
 )
-def test_the_verdict_is_the_smallest_correct_change(false: Row, true: Row, asserted: Row, expected: Verdict) -> None:
+def test_the_verdict_is_the_smallest_correct_change(
+    false: GuardOutcome, true: GuardOutcome, asserted: GuardOutcome, expected: Verdict
+) -> None:
     assert verdict(tallied([of_program(false, true, asserted)])) == expected
 
 
-def of_program(*rows: Row) -> OfProgram:
+def of_program(*rows: GuardOutcome) -> OfProgram:
     return OfProgram("one", "Eq(u0, 0)", rows, "not a guard")
 
 
@@ -95,7 +97,7 @@ def test_all_programs_have_to_agree() -> None:
 
 
 def test_a_program_that_another_guard_stops_says_nothing() -> None:
-    stopped = of_program(*(Row(SITE, given, captures=False, stopped="u9 > 3") for given in GIVEN[:3]))
+    stopped = of_program(*(GuardOutcome(SITE, given, captures=False, stopped="u9 > 3") for given in GIVEN[:3]))
     right = of_program(row("False", agrees="0 1"), row("True"), row("assert"))
     tallies = tallied([right, stopped])
     assert (tallies[0].programs, tallies[0].captures) == (1, 1)
@@ -133,7 +135,7 @@ def failed(expression: str, method: str = "guard_bool") -> Observation:
         Run.__struct_defaults__[0],
         "fail",
         exceptions=(error,),
-        raised=Raised(expression, method, place, (frame,)),
+        raised=RaisedError(expression, method, place, (frame,)),
     )
 
 
@@ -145,19 +147,19 @@ def call(size: CallSize, agreement: str) -> Call:
     wrong = (Difference("values", "result", ""),)
     match agreement:
         case "agrees":
-            return Call(size, Ended(), Ended(), "same")
+            return Call(size, CallEnd(), CallEnd(), "same")
         case "differs":
-            return Call(size, Ended(), Ended(), "differs", wrong)
+            return Call(size, CallEnd(), CallEnd(), "differs", wrong)
         case "refuses":
-            return Call(size, Ended(), Ended("RuntimeError: no"))
+            return Call(size, CallEnd(), CallEnd("RuntimeError: no"))
         case "accepts":
-            return Call(size, Ended("RuntimeError: no"), Ended())
+            return Call(size, CallEnd("RuntimeError: no"), CallEnd())
         case _:
-            return Call(size, Ended("RuntimeError: no"), Ended("RuntimeError: no"))
+            return Call(size, CallEnd("RuntimeError: no"), CallEnd("RuntimeError: no"))
 
 
 def tried(text: str, stage: Stage, runner: Runner) -> Experiment:
-    return experiment([Asked("one", ProgramSubject(text))], stage, runner)
+    return experiment([NamedProgram("one", ProgramSubject(text))], stage, runner)
 
 
 def test_each_call_is_counted_where_it_belongs() -> None:
@@ -227,7 +229,7 @@ def test_each_clause_of_a_real_expression_has_rows_of_its_own(tmp_path: Path) ->
         "two_args = (torch.ones(3), torch.ones(4))\n"
         "two_unbacked = {0: [0], 1: [0]}\n"
     )
-    found = experiment([Asked("two", CallableSubject(str(path), "two"))], "export", observe)
+    found = experiment([NamedProgram("two", CallableSubject(str(path), "two"))], "export", observe)
     assert found.verdict == "guard_or_false here"
     rows = {(one.clause, one.answer): one for one in found.programs[0].rows}
     clauses = [clause for clause in dict.fromkeys(one.clause for one in found.programs[0].rows) if clause]

@@ -11,7 +11,7 @@ import torch
 
 from ddefuzz.answers.experiment import (
     MARK,
-    Asked,
+    NamedProgram,
     Runners,
     TriedPatches,
     answer_guard,
@@ -26,8 +26,8 @@ from ddefuzz.execute.observe import observe, observe_patched, patched
 from ddefuzz.execute.protocol import (
     EXPLICIT,
     Call,
+    CallEnd,
     Difference,
-    Ended,
     ExceptionInfo,
     Observation,
     PatchedRun,
@@ -37,20 +37,20 @@ from ddefuzz.execute.protocol import (
 from ddefuzz.program.sizes import CallSize
 
 SOURCE = "import torch\n\ndef f(a, n):\n    if a == n:\n        return a\n    return n\n"
-PROGRAMS = [Asked(name, ProgramSubject(name)) for name in ("first", "second", "elsewhere")]
-SAMPLES = [Asked(name, ProgramSubject(name)) for name in ("sample", "other sample")]
+PROGRAMS = [NamedProgram(name, ProgramSubject(name)) for name in ("first", "second", "elsewhere")]
+SAMPLES = [NamedProgram(name, ProgramSubject(name)) for name in ("sample", "other sample")]
 
 
 def same(size: CallSize) -> Call:
-    return Call(size, Ended(), Ended(), "same")
+    return Call(size, CallEnd(), CallEnd(), "same")
 
 
 def differs(size: CallSize) -> Call:
-    return Call(size, Ended(), Ended(), "differs", (Difference("values", "result", ""),))
+    return Call(size, CallEnd(), CallEnd(), "differs", (Difference("values", "result", ""),))
 
 
 def accepts(size: CallSize) -> Call:
-    return Call(size, Ended("ValueError: no"), Ended())
+    return Call(size, CallEnd("ValueError: no"), CallEnd())
 
 
 def ok(*calls: Call) -> Observation:
@@ -138,7 +138,7 @@ def test_a_planted_branch_is_answered_and_patched() -> None:
     )
     assert planted != before
     line = planted.splitlines().index("    if input.size(-1) == 1:") + 1
-    program = Asked("planted", ProgramSubject(PROGRAM))
+    program = NamedProgram("planted", ProgramSubject(PROGRAM))
     with patched(FILE, planted):
         found = experiment([program], "aot", observe)
         assert (str(found.site), found.line, found.code) == (f"{FILE}:softsign", line, "input.size(-1) == 1")
@@ -168,7 +168,7 @@ def test_the_patch_of_a_real_finding() -> None:
     sample = text.replace("u0=3", "u0=5")
     runners = Runners(observe, observe_patched, lambda _request: (sample,))
     done = answer_guard(
-        [Asked("one", ProgramSubject(text))], [], ("channel_shuffle",), ["aot"], None, runners, patching=True
+        [NamedProgram("one", ProgramSubject(text))], [], ("channel_shuffle",), ["aot"], None, runners, patching=True
     )
     assert done.experiment.verdict == "guard_or_false here"
     assert done.patches is not None

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from ddefuzz.artifacts.graph import diffs_of
-from ddefuzz.artifacts.model import About, Artifacts, Break, Broken, Cause, Diff, Link, Made, Part, Symbol
+from ddefuzz.artifacts.model import About, Artifacts, Break, Cause, Diff, GraphBreaks, Link, Part, StageOutput, Symbol
 from ddefuzz.artifacts.page import MASKS, about, artifacts_view, files_of, html_page, said_of, write_folder
 from ddefuzz.cli.artifacts import default_stages, target_of
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import Call, Difference, Ended, Stage
+from ddefuzz.execute.protocol import Call, CallEnd, Difference, Stage
 from ddefuzz.findings.textform import read_finding
 from ddefuzz.instrument.events import Guard, Place
 from ddefuzz.oracles import keys
@@ -33,9 +33,9 @@ CAUSE = Cause(
 )
 
 
-def made(stage: Stage, text: str = GRAPH, semantics: str = "explicit") -> Made:
+def made(stage: Stage, text: str = GRAPH, semantics: str = "explicit") -> StageOutput:
     name = {"export": "export graph", "aot": "forward graph"}.get(stage, "dynamo graph")
-    return Made(
+    return StageOutput(
         stage,
         semantics,
         "ok",
@@ -46,8 +46,8 @@ def made(stage: Stage, text: str = GRAPH, semantics: str = "explicit") -> Made:
     )
 
 
-FAILED = Made("inductor", "explicit", "fail", failure=CAUSE)
-BROKEN = Broken(2, (Break(f"cannot trace {HOSTILE}", CAUSE),))
+FAILED = StageOutput("inductor", "explicit", "fail", failure=CAUSE)
+BROKEN = GraphBreaks(2, (Break(f"cannot trace {HOSTILE}", CAUSE),))
 ALL = Artifacts("2.13.0", f"of {HOSTILE}", f"# {HOSTILE}\n", (made("export"), made("aot"), FAILED), BROKEN)
 
 
@@ -88,12 +88,14 @@ def test_the_stages_of_a_finding_are_made_too() -> None:
 
 
 def test_a_call_says_how_both_ended() -> None:
-    differs = Call("0", Ended(), Ended(), "differs", (Difference("strides", "result", "(2, 1), eager has (1, 10)"),))
+    differs = Call(
+        "0", CallEnd(), CallEnd(), "differs", (Difference("strides", "result", "(2, 1), eager has (1, 10)"),)
+    )
     assert said_of(differs) == "result: (2, 1), eager has (1, 10)"
-    assert said_of(Call("0", Ended(), Ended(), "same")) == "the same result"
-    failing = Call("0", Ended(), Ended(), "same", failing="u0 >= 2")
+    assert said_of(Call("0", CallEnd(), CallEnd(), "same")) == "the same result"
+    failing = Call("0", CallEnd(), CallEnd(), "same", failing="u0 >= 2")
     assert said_of(failing) == "the same result, although the assertion u0 >= 2 of the capture is not true"
-    assert said_of(Call("0", Ended("ValueError: no"), Ended())) == "eager: ValueError: no; captured: returns"
+    assert said_of(Call("0", CallEnd("ValueError: no"), CallEnd())) == "eager: ValueError: no; captured: returns"
 
 
 @pytest.mark.parametrize("kind", sorted({path.name.rsplit("-", 1)[0] for path in FINDINGS.glob("*-*")}))

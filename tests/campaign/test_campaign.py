@@ -30,12 +30,12 @@ from ddefuzz.campaign.tasks import (
     StageOutcome,
     run_case,
 )
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.execute.journal import Entry, Journal, Left, Phase
-from ddefuzz.execute.pool import Future, Lost
+from ddefuzz.execute.journal import Entry, Journal, Phase, TaskTrace
+from ddefuzz.execute.pool import Future, LostTask
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
@@ -57,7 +57,7 @@ SHOWN = Failure("dde", Observation("export", EXPLICIT, "fail"), "Eq(u1, 0)")
 def sighting(function: str, cause: Cause = "avoidable") -> Sighting:
     observation = Observation("export", EXPLICIT, "fail")
     return Sighting(
-        classified=Classified(
+        classified=Classification(
             Failure("dde", observation, "Eq(u0, 0)"),
             Signature("dde", Site("C++", None, function), "guard_bool operator=="),
             cause,
@@ -109,7 +109,7 @@ class Workers:
                 assert function is run_case
                 self.done.append(f"case {index}")
                 if index in self.lost:
-                    return Lost("crash", "SIGSEGV (Segmentation fault)")
+                    return LostTask("crash", "SIGSEGV (Segmentation fault)")
                 site = self.sites[index % len(self.sites)]
                 outcome = StageOutcome("export", "explicit", "fail" if site else "ok", "fails" if site else "ok", 0.5)
                 sightings = (sighting(site, self.cause),) if site else ()
@@ -229,7 +229,7 @@ def test_what_a_minimal_program_shows_in_other_stages_is_recorded(tmp_path: Path
 
 
 def test_a_lost_confirmation_shows_nothing(tmp_path: Path) -> None:
-    _, database, _ = run(tmp_path, Confirming(lambda task: Lost("timeout", "30 s")), Budget(cases=1))
+    _, database, _ = run(tmp_path, Confirming(lambda task: LostTask("timeout", "30 s")), Budget(cases=1))
     assert [str(finding.confirmed) for finding in database.findings()] == ["0/1"]
 
 
@@ -282,31 +282,31 @@ def test_a_worker_that_dies_in_a_capture_is_a_finding_and_not_the_end(
     assert [finding.kind for finding in database.findings()] == kinds
 
 
-CALLED_THERE = Left(Phase("captured", "0"))
+CALLED_THERE = TaskTrace(Phase("captured", "0"))
 
 
 @pytest.mark.parametrize(
     ("case", "again", "confirmed"),
     [
         (CALLED_THERE, CALLED_THERE, ["crash-in-call 1/1"]),
-        (CALLED_THERE, Left(), ["crash-in-call 0/1"]),
-        (CALLED_THERE, Left(Phase("eager", "0")), ["crash-in-call 0/1"]),
-        (Left(), Left(), ["crash 1/1"]),
-        (Left(), CALLED_THERE, ["crash 0/1"]),
-        (Left(Phase("eager", "0")), Left(), []),
+        (CALLED_THERE, TaskTrace(), ["crash-in-call 0/1"]),
+        (CALLED_THERE, TaskTrace(Phase("eager", "0")), ["crash-in-call 0/1"]),
+        (TaskTrace(), TaskTrace(), ["crash 1/1"]),
+        (TaskTrace(), CALLED_THERE, ["crash 0/1"]),
+        (TaskTrace(Phase("eager", "0")), TaskTrace(), []),
     ],
 )
 def test_a_loss_is_confirmed_by_the_loss_of_the_same_part(
-    tmp_path: Path, case: Left, again: Left, confirmed: list[str]
+    tmp_path: Path, case: TaskTrace, again: TaskTrace, confirmed: list[str]
 ) -> None:
     class Dying(Workers):
         def answer(self, function: Callable[[Any], Any], argument: object) -> object:
             match argument:
                 case CaseTask():
-                    return Lost("crash", "SIGSEGV (Segmentation fault)", left=case)
+                    return LostTask("crash", "SIGSEGV (Segmentation fault)", left=case)
                 case Suspect(calls=calls):
                     assert calls == (("0",) if case == CALLED_THERE else ())
-                    return Lost("crash", "SIGSEGV (Segmentation fault)", left=again)
+                    return LostTask("crash", "SIGSEGV (Segmentation fault)", left=again)
                 case ControlTask():
                     return ControlResult(Control("not judged", "not judged"))
                 case _:
@@ -332,7 +332,7 @@ def test_what_a_lost_minimization_had_reached_is_kept_and_confirmed(tmp_path: Pa
                 journal = Journal(tmp_path)
                 for entry in (Entry(NO_CASE, TRIED), Entry(NO_CASE, TRIED), Entry(NO_CASE, TAKEN, PROGRAM, 1)):
                     journal.note(msgspec.structs.replace(entry, finding=argument.finding))
-                return Lost("crash", "SIGKILL (Killed)")
+                return LostTask("crash", "SIGKILL (Killed)")
             return super().answer(function, argument)
 
     _, database, events = run(tmp_path, Dying(("at::native::chunk",)), Budget(cases=1))
@@ -352,7 +352,7 @@ def test_a_minimal_program_that_another_stage_loses_is_kept_and_that_said(tmp_pa
                 journal = Journal(tmp_path)
                 for entry in (Entry(NO_CASE, TAKEN, PROGRAM, 1), Entry(NO_CASE, "aot", PROGRAM)):
                     journal.note(msgspec.structs.replace(entry, finding=argument.finding))
-                return Lost("crash", "SIGSEGV (Segmentation fault)")
+                return LostTask("crash", "SIGSEGV (Segmentation fault)")
             return super().answer(function, argument)
 
     stages: tuple[Stage, ...] = ("export", "aot")

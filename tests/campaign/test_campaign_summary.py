@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ddefuzz.campaign.summary import CampaignFinding, Minimized, Tally, minimized
+from ddefuzz.campaign.summary import CampaignFinding, MinimizeCounts, Tally, minimized
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
@@ -19,7 +19,7 @@ def seen(name: str, steps: int | None, confirmed: str) -> CampaignFinding:
 def test_findings_that_were_minimized_are_counted_and_no_others() -> None:
     findings = [seen("a", 1, "1/1"), seen("b", 4, "0/1"), seen("c", None, "1/1"), seen("d", 2, "1/1"), seen("e", 1, "")]
     seconds = {"minimize": 5.0, "confirm": 1.0, "export": 9.0}
-    assert minimized(findings, seconds) == Minimized(4, 1.5, 4, 2, 1.5)
+    assert minimized(findings, seconds) == MinimizeCounts(4, 1.5, 4, 2, 1.5)
 
 
 def test_without_minimized_findings_there_is_no_count() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.campaign.replay import CaseFile, Covered, enough
+from ddefuzz.campaign.replay import CaseFile, Coverage, enough
 from ddefuzz.cli.corpus import command
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.findings.database import Database
@@ -20,8 +20,8 @@ CASE = PROGRAM.replace("\n", "\n# expect: export/explicit dde at at::native::chu
 OTHER = OTHER_PROGRAM.replace("\n", "\n# expect: export/explicit ok\n", 1)
 
 
-def covers(name: str, items: str, held: str = "", text: str = CASE) -> Covered:
-    return Covered(
+def covers(name: str, items: str, held: str = "", text: str = CASE) -> Coverage:
+    return Coverage(
         CaseFile(Path(name), text, catalogue.parse(text, name), ()), frozenset(("export", one) for one in items), held
     )
 

@@ -15,7 +15,7 @@ from ddefuzz.campaign.tasks import run_case as run_case_task
 from ddefuzz.classify.failure import Failure
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
-from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.pool import LostTask, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Observation
 from ddefuzz.generate.lockstep import Journal
 from ddefuzz.generate.make import program_of
@@ -84,7 +84,7 @@ def observed(pool: Pool, *indices: int) -> list[bytes]:
     return [without_costs(future.result()) for future in [pool.submit(run_case_task, task, 120) for task in tasks]]
 
 
-def without_costs(result: CaseResult | Lost) -> bytes:
+def without_costs(result: CaseResult | LostTask) -> bytes:
     assert isinstance(result, CaseResult)
     replace = msgspec.structs.replace
 

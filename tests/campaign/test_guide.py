@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ddefuzz.campaign.guide import ROUND, STRATEGIES, TEMPLATES, CalledCase, Guide
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.classify.signature import Site
-from ddefuzz.findings.ledger import Reached
+from ddefuzz.findings.ledger import SiteVisit
 from ddefuzz.generate.profiles import CAPTURES, Draw, Mutate, Origin, Respell, Sample, name_of
 from ddefuzz.instrument.events import Place
 from ddefuzz.ops.catalogue import OPS
@@ -27,17 +27,17 @@ def program(x: Float32[Tensor, "u0 4"]):
 ROUNDS = 6
 
 
-def fell_back(file: str, line: int) -> Reached:
-    return Reached(Place("Python", file, line), "f", "guard_or_false", "False", "same", "Eq(x0, 1)")
+def fell_back(file: str, line: int) -> SiteVisit:
+    return SiteVisit(Place("Python", file, line), "f", "guard_or_false", "False", "same", "Eq(x0, 1)")
 
 
-def raised(function: str) -> Reached:
-    return Reached(
+def raised(function: str) -> SiteVisit:
+    return SiteVisit(
         Place("C++", "c10/core/SymInt.h", 301), function, "guard_bool", "raised", blamed=Site("C++", None, function)
     )
 
 
-def result(index: int, origin: Origin, *reached: Reached) -> CaseResult:
+def result(index: int, origin: Origin, *reached: SiteVisit) -> CaseResult:
     return CaseResult(
         index,
         f"digest {index}",
@@ -48,7 +48,7 @@ def result(index: int, origin: Origin, *reached: Reached) -> CaseResult:
     )
 
 
-def shown(index: int) -> tuple[Reached, ...]:
+def shown(index: int) -> tuple[SiteVisit, ...]:
     """What the case of an index shows: now and then something new."""
     return (fell_back("torch/_refs/__init__.py", index // 7), *([raised(f"f{index}")] if index % 11 == 0 else []))
 

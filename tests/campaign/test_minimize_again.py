@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ddefuzz.answers.model import Control
-from ddefuzz.campaign.minimize import AHEAD, Renewed, can_be_minimized, renew
+from ddefuzz.campaign.minimize import AHEAD, FollowUp, can_be_minimized, renew
 from ddefuzz.campaign.tasks import (
     INSPECTED,
     NO_CASE,
@@ -25,7 +25,7 @@ from ddefuzz.campaign.tasks import (
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.journal import Entry, Journal
-from ddefuzz.execute.pool import Lost
+from ddefuzz.execute.pool import LostTask
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.program import Suspect
@@ -62,7 +62,7 @@ class Done:
 class Workers:
     """Answer minimizations in turn; what is shown in a fresh process is in `shown`."""
 
-    def __init__(self, *minimized: MinimizeResult | Lost, shown: tuple[str, ...] = ("old", "new")) -> None:
+    def __init__(self, *minimized: MinimizeResult | LostTask, shown: tuple[str, ...] = ("old", "new")) -> None:
         self.minimized = list(minimized)
         self.shown = shown
         self.tasks: list[MinimizeTask] = []
@@ -87,7 +87,7 @@ def made(program: str) -> MinimizeResult:
     return MinimizeResult(program, 1, 5, exhausted=False)
 
 
-def renewed(workers: Workers, journal: Path, finding: Finding = FINDING) -> Renewed:
+def renewed(workers: Workers, journal: Path, finding: Finding = FINDING) -> FollowUp:
     (found,) = renew([finding], workers, journal, max_attempts=7, timeout=9.0)
     return found
 
@@ -132,7 +132,7 @@ def test_a_crash_is_tried_again_without_what_crashed(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.note(Entry(NO_CASE, TAKEN, "halfway", 2, finding=FINDING.id))
     journal.note(Entry(NO_CASE, INSPECTED, "deadly", finding=FINDING.id))
-    workers = Workers(Lost("crash", "SIGSEGV"), made("new"))
+    workers = Workers(LostTask("crash", "SIGSEGV"), made("new"))
     assert renewed(workers, tmp_path).status == "smaller"
     first, second = workers.tasks
     assert second == msgspec.structs.replace(
@@ -143,7 +143,7 @@ def test_a_crash_is_tried_again_without_what_crashed(tmp_path: Path) -> None:
 def test_a_crash_at_the_same_candidate_keeps_what_was_reached(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.note(Entry(NO_CASE, INSPECTED, "deadly", finding=FINDING.id))
-    workers = Workers(Lost("crash", "SIGSEGV"), Lost("crash", "SIGSEGV"))
+    workers = Workers(LostTask("crash", "SIGSEGV"), LostTask("crash", "SIGSEGV"))
     found = renewed(workers, tmp_path)
     assert (found.status, found.result, len(workers.tasks)) == ("lost", None, 2)
 
@@ -152,7 +152,7 @@ def test_a_hang_is_not_tried_again(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.note(Entry(NO_CASE, TAKEN, "new", 1, finding=FINDING.id))
     journal.note(Entry(NO_CASE, INSPECTED, "slow", finding=FINDING.id))
-    workers = Workers(Lost("timeout", "stopped after 9 s"))
+    workers = Workers(LostTask("timeout", "stopped after 9 s"))
     assert renewed(workers, tmp_path).status == "smaller"
     assert len(workers.tasks) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddefuzz.campaign.replay import MISMATCHES, Expectation, KeptCase, Status, arrived, compare
-from ddefuzz.execute.pool import Lost
+from ddefuzz.execute.pool import LostTask
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject
 from ddefuzz.oracles.program import tried_of
 from tests.findings.arbitrary_findings import ROLL, failure_of
@@ -62,5 +62,5 @@ def test_a_fixed_case_is_no_mismatch() -> None:
 
 
 def test_a_lost_worker_is_the_result_of_its_case() -> None:
-    lost = arrived(case(PASSES), Lost("timeout", "stopped after 60 s"))
+    lost = arrived(case(PASSES), LostTask("timeout", "stopped after 60 s"))
     assert compare(case(PASSES), lost).seen.startswith("export/explicit timeout at ")

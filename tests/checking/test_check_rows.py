@@ -20,19 +20,19 @@ from ddefuzz.checking.report import (
     in_common,
     without_wrappers,
 )
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation
-from ddefuzz.instrument.events import Answered, Frame, Guard, Place, Raised, SymbolOrigin
+from ddefuzz.instrument.events import AnsweredGuard, Frame, Guard, Place, RaisedError, SymbolOrigin
 from ddefuzz.oracles.capture import KINDS, classify, judge
-from ddefuzz.oracles.program import Tried
+from ddefuzz.oracles.program import TriedRun
 from ddefuzz.oracles.table import kinds
 
 EAGER = Observation("eager", EXPLICIT, "ok")
 OK = Observation("export", EXPLICIT, "ok", graph="a")
 GUARD = ExceptionInfo("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "Could not guard\nmore")
-RAISED = Raised(
+RAISED = RaisedError(
     "Eq(u0, 0)",
     "guard_bool",
     Place("Python", "torch/_refs/__init__.py", 1),
@@ -41,7 +41,7 @@ RAISED = Raised(
 FAILED = Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=RAISED)
 
 
-BRANCH = Raised(
+BRANCH = RaisedError(
     "u0 > 2",
     "guard_bool",
     Place("Python", "model.py", 7),
@@ -57,7 +57,7 @@ REFUSED = Observation("export-strict", EXPLICIT, "fail", exceptions=(UNSUPPORTED
 
 
 def runs(*observations: Observation, continued: tuple[Observation, ...] = (), static: str = "") -> CaseRuns:
-    tried = tuple(Tried(one) for one in observations)
+    tried = tuple(TriedRun(one) for one in observations)
     controls: tuple[tuple[str, Control], ...] = ()
     if static:
         (failure,) = judge([one for one in observations if one.stage != "eager"])
@@ -100,7 +100,10 @@ def test_a_problem_in_several_captures_is_one(tmp_path: Path, monkeypatch: pytes
 
 def test_what_shows_after_an_answer_is_a_problem_of_its_own() -> None:
     went_on = Observation(
-        "export", EXPLICIT, "ok", answered=(Answered(RAISED, False), Answered(BRANCH, True), Answered(BRANCH, True))
+        "export",
+        EXPLICIT,
+        "ok",
+        answered=(AnsweredGuard(RAISED, False), AnsweredGuard(BRANCH, True), AnsweredGuard(BRANCH, True)),
     )
     first, second = problems_of(runs(EAGER, FAILED, continued=(went_on,)))
     assert (first.stages, [one.value for one in first.answers]) == (("export",), [False])
@@ -118,14 +121,14 @@ def test_what_fails_with_static_sizes_is_not_about_data() -> None:
 
 def test_what_fails_after_answers_may_be_their_consequence() -> None:
     broken = ExceptionInfo("builtins.ValueError", "no")
-    went_on = Observation("export", EXPLICIT, "fail", exceptions=(broken,), answered=(Answered(RAISED, False),))
+    went_on = Observation("export", EXPLICIT, "fail", exceptions=(broken,), answered=(AnsweredGuard(RAISED, False),))
     first, second = problems_of(runs(EAGER, FAILED, continued=(went_on,)))
     assert (first.consequence, second.consequence) == (False, True)
 
 
 def test_an_output_of_an_unknown_type_is_no_consequence_of_answers() -> None:
     error = ExceptionInfo("builtins.RuntimeError", "Found <class 'm.Cache'> in output, which is not a known type.")
-    answered = (Answered(RAISED, True),)
+    answered = (AnsweredGuard(RAISED, True),)
     went_on = Observation("export", EXPLICIT, "fail", exceptions=(error,), answered=answered)
     problems = problems_of(runs(EAGER, FAILED, continued=(went_on,)))
     other = next(one for one in problems if one.kind != "dde")
@@ -200,10 +203,12 @@ def test_a_verdict_that_needs_a_second_run_waits_for_it() -> None:
 def captured_with(*found: Kind) -> CaseRuns:
     """A capture that succeeds and has failures of these kinds."""
     failures = tuple(
-        Classified(Failure(kind, OK, "at size 0"), Signature(kind, Site("op", None, kind), ""), "wrong-capture", "test")
+        Classification(
+            Failure(kind, OK, "at size 0"), Signature(kind, Site("op", None, kind), ""), "wrong-capture", "test"
+        )
         for kind in found
     )
-    return CaseRuns("c", (Tried(EAGER), Tried(OK, failures)))
+    return CaseRuns("c", (TriedRun(EAGER), TriedRun(OK, failures)))
 
 
 def test_only_some_kinds_make_a_captured_program_wrong() -> None:

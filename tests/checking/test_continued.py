@@ -6,18 +6,18 @@ import sympy  # type: ignore[import-untyped]
 
 from ddefuzz.checking.check import MOST_RUNS, continued
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
-from ddefuzz.instrument.events import Answer, Answered, Place, Raised
+from ddefuzz.instrument.events import Answer, AnsweredGuard, Place, RaisedError
 from ddefuzz.instrument.recorder import MOST_ROUNDS, AssumedSizes
 
 SUBJECT = ProgramSubject("text")
 
 
-def at(line: int) -> Raised:
-    return Raised(f"u0 > {line}", "guard_bool", Place("Python", "model.py", line), ())
+def at(line: int) -> RaisedError:
+    return RaisedError(f"u0 > {line}", "guard_bool", Place("Python", "model.py", line), ())
 
 
 def test_one_capture_is_enough_where_it_ends() -> None:
-    seen = Observation("export", EXPLICIT, "ok", answered=(Answered(at(1), True),))
+    seen = Observation("export", EXPLICIT, "ok", answered=(AnsweredGuard(at(1), True),))
     done: list[Run] = []
 
     def runner(run: Run) -> Observation:
@@ -31,7 +31,11 @@ def test_one_capture_is_enough_where_it_ends() -> None:
 def test_an_answer_that_leads_nowhere_is_turned() -> None:
     def runner(run: Run) -> Observation:
         turned = Answer(at(2).place, True, "u0 > 2") in run.semantics.answers
-        answers = (Answered(at(1), True), Answered(at(2), turned), *((Answered(at(3), 4),) if turned else ()))
+        answers = (
+            AnsweredGuard(at(1), True),
+            AnsweredGuard(at(2), turned),
+            *((AnsweredGuard(at(3), 4),) if turned else ()),
+        )
         return Observation("export", EXPLICIT, "ok" if turned else "fail", answered=answers)
 
     seen = continued(SUBJECT, "export", runner)
@@ -44,7 +48,9 @@ def test_it_ends_after_some_captures() -> None:
     def runner(run: Run) -> Observation:
         nonlocal count
         count += 1
-        return Observation("export", EXPLICIT, "fail", answered=tuple(Answered(at(one), True) for one in range(count)))
+        return Observation(
+            "export", EXPLICIT, "fail", answered=tuple(AnsweredGuard(at(one), True) for one in range(count))
+        )
 
     continued(SUBJECT, "export", runner)
     assert count <= MOST_RUNS

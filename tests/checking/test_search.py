@@ -13,10 +13,10 @@ from ddefuzz.checking.edits import Edit
 from ddefuzz.checking.patch import Advice, Candidate, Comparison, InputDim, Interface, TrialResult
 from ddefuzz.checking.problems import summary
 from ddefuzz.checking.search import MOST_TRIES, advise, restrictions
-from ddefuzz.classify.cause import FRAMEWORK_CAUSES, MEANINGS, Classified
+from ddefuzz.classify.cause import FRAMEWORK_CAUSES, MEANINGS, Classification
 from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, ExceptionInfo, Observation, Stage
-from ddefuzz.instrument.events import Frame, Place, Raised, SymbolOrigin
+from ddefuzz.instrument.events import Frame, Place, RaisedError, SymbolOrigin
 from ddefuzz.oracles.capture import classify, judge
 from tests.classify.test_golden import cases, reclassified
 
@@ -44,7 +44,7 @@ def model(tmp_path: Path) -> Path:
 def failing(path: Path, line: int = 3, code: str = "kept.shape[0] > 2", expression: str = "u0 > 2") -> Observation:
     frame = Frame(str(path), line, "f", code, True)
     made = SymbolOrigin("u0", "nonzero", Frame(str(path), 2, "f", "x[keep]", True))
-    raised = Raised(expression, "guard_bool", Place("Python", str(path), line), (frame,), symbols=(made,))
+    raised = RaisedError(expression, "guard_bool", Place("Python", str(path), line), (frame,), symbols=(made,))
     return Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=raised)
 
 
@@ -52,7 +52,7 @@ def captured(stages: tuple[Stage, ...]) -> tuple[Observation, ...]:
     return tuple(Observation(stage, EXPLICIT, "ok") for stage in stages)
 
 
-def classified(observation: Observation) -> Classified:
+def classified(observation: Observation) -> Classification:
     (failure,) = judge([observation])
     return classify(failure)
 
@@ -126,7 +126,7 @@ def test_each_part_of_a_change_fixes_the_failure_that_it_was_tried_for(model: Pa
 def test_a_size_that_several_dims_share_is_named_by_the_first(model: Path) -> None:
     shared = SymbolOrigin("u0", "input", source="dim 2 of cache.keys[0], dim 2 of cache.values[0]")
     frame = Frame("torch/_refs/__init__.py", 1, "roll", "a.numel() == 0", True)
-    raised = Raised("Eq(u0, 0)", "guard_bool", Place("Python", frame.file, 1), (frame,), symbols=(shared,))
+    raised = RaisedError("Eq(u0, 0)", "guard_bool", Place("Python", frame.file, 1), (frame,), symbols=(shared,))
     described = Interface(("ids", "cache"), dims=(InputDim("cache.keys[0]", 2, 6, "cached"),))
 
     def trial(candidate: Candidate) -> TrialResult:
@@ -180,7 +180,7 @@ def test_a_packages_code_is_changed_only_if_no_promise_about_inputs_helps(
     own.write_text("import lib.m\n\nf = lib.m.f\n")
     source = SymbolOrigin("u0", "input", source="dim 0 of x")
     frame = Frame("lib/m.py", 3, "f", "kept.shape[0] > 2", True)
-    raised = Raised("u0 > 2", "guard_bool", Place("Python", frame.file, 3), (frame,), symbols=(source,))
+    raised = RaisedError("u0 > 2", "guard_bool", Place("Python", frame.file, 3), (frame,), symbols=(source,))
     observation = Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=raised)
     described = Interface(("x", "keep"), dims=(InputDim("x", 0, 5, "u0"),))
 
@@ -198,7 +198,7 @@ def test_a_packages_code_is_changed_only_if_no_promise_about_inputs_helps(
 def test_a_promise_that_the_example_breaks_is_not_tried(model: Path) -> None:
     symbols = tuple(SymbolOrigin(f"u{at}", "input", source=f"dim {at} of batch['x']") for at in (0, 1))
     frame = Frame("torch/_refs/__init__.py", 1, "roll", "a.numel() == 0", True)
-    raised = Raised("Eq(u0, u1)", "guard_bool", Place("Python", frame.file, 1), (frame,), symbols=symbols)
+    raised = RaisedError("Eq(u0, u1)", "guard_bool", Place("Python", frame.file, 1), (frame,), symbols=symbols)
     dims = (InputDim("batch['x']", 0, 5, "u0"), InputDim("batch['x']", 1, 1, "u1"))
     tried = []
 
@@ -279,7 +279,7 @@ def test_a_part_that_is_not_needed_is_left_out(model: Path) -> None:
 def input_guard(path: Path) -> Observation:
     frame = Frame(str(path), 8, "f", "kept", True)
     made = SymbolOrigin("u1", "input", None)
-    raised = Raised("Eq(u1, 1)", "guard_bool", Place("Python", "torch/x.py", 1), (frame,), symbols=(made,))
+    raised = RaisedError("Eq(u1, 1)", "guard_bool", Place("Python", "torch/x.py", 1), (frame,), symbols=(made,))
     return Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=raised)
 
 

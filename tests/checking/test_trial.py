@@ -14,7 +14,7 @@ from ddefuzz.checking.patch import Advice, Candidate, ChangedFile, TrialResult, 
 from ddefuzz.checking.search import advise
 from ddefuzz.checking.trial import UNDETERMINED, describe, held_out_of, try_change, variants_of
 from ddefuzz.execute.observe import exchanged
-from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.pool import LostTask, Pool
 from ddefuzz.execute.prepared import leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject, Run
 from ddefuzz.execute.subject import prepare
@@ -108,11 +108,11 @@ def advice_for(file: Path, name: str, pool: Pool) -> Advice:
     subject = CallableSubject(str(file), name=name)
     failures = judge([pool.observe(Run(subject, "export"), 120.0)])
     described = pool.submit(task.describe, subject, 120.0).result()
-    assert not isinstance(described, Lost)
+    assert not isinstance(described, LostTask)
 
     def trial(candidate: Candidate) -> TrialResult:
         found = pool.submit(task.try_change, candidate, 120.0).result()
-        assert not isinstance(found, Lost)
+        assert not isinstance(found, LostTask)
         return found
 
     return advise([classify(failures[0])], subject, described, ("export", "compile"), trial, 250.0)

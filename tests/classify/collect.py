@@ -29,7 +29,7 @@ import torch  # noqa: E402
 from ddefuzz.execute.observe import observe  # noqa: E402
 from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Semantics  # noqa: E402
 from ddefuzz.execute.worker import SYMBOLIZER, long_lived_symbolizer  # noqa: E402
-from ddefuzz.instrument.events import Raised  # noqa: E402
+from ddefuzz.instrument.events import RaisedError  # noqa: E402
 from ddefuzz.oracles.capture import classify, judge  # noqa: E402
 
 INNER = 30
@@ -98,7 +98,7 @@ def trimmed(observation: Observation) -> Observation:
     )
 
 
-def innermost(raised: Raised) -> Raised:
+def innermost(raised: RaisedError) -> RaisedError:
     """The inner ends of the stacks. The outer frames are the same for all cases."""
     return msgspec.structs.replace(raised, python=raised.python[-INNER:], native=raised.native[-INNER:])
 

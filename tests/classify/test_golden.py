@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ddefuzz.classify import aliases, plumbing
-from ddefuzz.classify.cause import RULES, Classified
+from ddefuzz.classify.cause import RULES, Classification
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.classify.site import function_name, native_call
 from ddefuzz.execute.protocol import Observation, Stage
@@ -72,7 +72,7 @@ def cases() -> list[Case]:
     return [Case(path.stem, stage, expected) for path in GOLDEN for stage, expected in read(path).failures.items()]
 
 
-def reclassified(observation: Observation) -> Classified:
+def reclassified(observation: Observation) -> Classification:
     (failure,) = judge([observation])
     return classify(failure)
 
@@ -105,13 +105,13 @@ def cxx_names(observation: Observation) -> set[str]:
 
 
 @pytest.mark.parametrize("row", [*plumbing.CXX, *plumbing.CXX_SITES], ids=lambda row: row.prefix)
-def test_every_row_for_cxx_is_used_by_a_golden_file(row: plumbing.Row) -> None:
+def test_every_row_for_cxx_is_used_by_a_golden_file(row: plumbing.Prefix) -> None:
     seen = any(name.startswith(row.prefix) for case in cases() for name in cxx_names(case.expected.observation))
     assert seen != (row.prefix in UNSEEN)
 
 
 @pytest.mark.parametrize("row", aliases.INLINED, ids=lambda row: row.caller)
-def test_every_inlined_function_is_the_site_of_a_golden_file(row: aliases.Inlined) -> None:
+def test_every_inlined_function_is_the_site_of_a_golden_file(row: aliases.InlinedFunction) -> None:
     found = {case.expected.signature for case in cases() if case.expected.signature.site.function == row.function}
     assert any(signature.anchor.startswith(row.guard) for signature in found)
 

@@ -14,7 +14,7 @@ from ddefuzz.classify.plumbing import is_cxx_plumbing
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, function_name, quoted_site, site
 from ddefuzz.execute.protocol import EXPLICIT, Observation
-from ddefuzz.instrument.events import Frame, Place, Raised
+from ddefuzz.instrument.events import Frame, Place, RaisedError
 from ddefuzz.oracles.capture import judge
 
 
@@ -86,9 +86,9 @@ SCRIPT = Frame("train.py", 3, "main", "compiled(x)")
 HEADER = Place("C++", "c10/core/SymInt.h", 301)
 
 
-def raised(**changes: object) -> Raised:
+def raised(**changes: object) -> RaisedError:
     whole = {"expression": "Eq(u0, 0)", "method": "guard_bool", "place": HEADER, "python": (), **changes}
-    return Raised(**whole)  # type: ignore[arg-type]
+    return RaisedError(**whole)  # type: ignore[arg-type]
 
 
 def test_a_crash_in_a_compiled_kernel_is_in_code_of_inductor() -> None:

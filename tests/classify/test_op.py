@@ -7,7 +7,7 @@ import pytest
 
 from ddefuzz.classify.evidence import failing_ops
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
-from ddefuzz.instrument.events import PROGRAM_FILE, Frame, Place, Raised
+from ddefuzz.instrument.events import PROGRAM_FILE, Frame, Place, RaisedError
 
 
 def at(code: str, *, exact: bool = False) -> Observation:
@@ -17,7 +17,7 @@ def at(code: str, *, exact: bool = False) -> Observation:
 
 def backward(formula: str) -> Observation:
     native = (Frame("", 0, f"torch::autograd::generated::{formula}::apply(std::vector<at::Tensor>&&)"),)
-    raised = Raised("Eq(u0, 1)", "guard_bool", Place("C++", "c10/core/SymInt.h", 301), (), native=native)
+    raised = RaisedError("Eq(u0, 1)", "guard_bool", Place("C++", "c10/core/SymInt.h", 301), (), native=native)
     return Observation("aot", EXPLICIT, "fail", raised=raised)
 
 

@@ -15,7 +15,7 @@ import tomli_w
 from msgspec import inspect as types
 
 from ddefuzz.findings.model import SCHEMA, Finding
-from ddefuzz.findings.textform import FINDING, MINIMAL, OBSERVED, ORIGINAL, Observed
+from ddefuzz.findings.textform import FINDING, MINIMAL, OBSERVED, ORIGINAL, ObservedFields
 from ddefuzz.oracles.table import ORACLES
 
 Field: TypeAlias = tuple[str, ...]
@@ -23,7 +23,7 @@ Field: TypeAlias = tuple[str, ...]
 of its keys.
 """
 
-APART: Final = frozenset(Observed.__struct_fields__) - {"schema"}
+APART: Final = frozenset(ObservedFields.__struct_fields__) - {"schema"}
 
 FOR_READERS: Final = ("title", "expression", "stage", "ops", "stages", "torch_versions")
 """What finding.toml has for its readers alone."""

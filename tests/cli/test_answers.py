@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.answers.experiment import GuardResult, Refused, TriedPatch, TriedPatches
+from ddefuzz.answers.experiment import GuardResult, PatchRefusal, TriedPatch, TriedPatches
 from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Score, Tally
 from ddefuzz.answers.patch import Patch
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
@@ -17,7 +17,7 @@ from ddefuzz.cli.answers import command
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.model import as_document as as_finding
-from ddefuzz.show.answers import Answered, answers_view, stored_document, stored_page, stored_view
+from ddefuzz.show.answers import AnswerResult, answers_view, stored_document, stored_page, stored_view
 from ddefuzz.show.answers import document as as_document
 from ddefuzz.show.blocks import Invocation
 from ddefuzz.show.findings import show_view
@@ -59,8 +59,8 @@ def test_a_file_is_answered_for(tmp_path: Path) -> None:
     assert page.splitlines()[-1].endswith(f"ddefuzz check {path}")
 
 
-def answered(experiment: Experiment, patches: TriedPatches | None = None) -> Answered:
-    return Answered("dde-1", GuardResult(experiment, patches), is_finding=True)
+def answered(experiment: Experiment, patches: TriedPatches | None = None) -> AnswerResult:
+    return AnswerResult("dde-1", GuardResult(experiment, patches), is_finding=True)
 
 
 SITE = Site("C++", None, "at::native::chunk")
@@ -101,7 +101,7 @@ def test_a_patch_is_printed_with_its_results() -> None:
     patch = Patch("guard_or_false", "torch/x.py", "guard_or_false(n == 0)", "if n == 0:\n", after)
     samples = Score(agree=3, differ=1, same=4)
     best = TriedPatch(patch, PatchEvidence(patch.form, patch.code, Score(agree=2, same=2), samples))
-    refused = (Refused("torch._check", "torch._check(n != 0)", "differs at 0"),)
+    refused = (PatchRefusal("torch._check", "torch._check(n != 0)", "differs at 0"),)
     found = Experiment("export", SITE, "Eq(u0, 0)", 1, "n == 0", (), RIGHT, "guard_or_false here")
     page = terminal(answers_view([answered(found, TriedPatches(best, refused))], Invocation()), 80)
     assert "patch: guard_or_false (not right for all), tried in memory only" in page

@@ -30,8 +30,8 @@ import tomli_w
 from click.testing import CliRunner, Result
 from msgspec import inspect as types
 
-from ddefuzz.campaign.replay import ExpectedOutcome, Trusted
-from ddefuzz.classify.expected import Expected
+from ddefuzz.campaign.replay import ExpectedOutcome, TrustFile
+from ddefuzz.classify.expected import ExpectedFailure
 from ddefuzz.classify.rules import Rules
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.main import cli
@@ -39,7 +39,7 @@ from ddefuzz.errors import DdefuzzError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, id_of
 from ddefuzz.findings.schema import METADATA
-from ddefuzz.findings.textform import Known, read_finding
+from ddefuzz.findings.textform import KnownDecision, read_finding
 from ddefuzz.keys.case import parse_key, print_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.oracle import Script
@@ -54,7 +54,7 @@ from ddefuzz.repro.finding import (
     own_script,
     unit_test,
 )
-from ddefuzz.repro.run import Forked
+from ddefuzz.repro.run import ForkServers
 from ddefuzz.show.table import NAMES
 from tests.cli import canary_fields as fields
 from tests.cli.canary_fields import FINDING_FIELDS, Field, payloads
@@ -141,7 +141,7 @@ def is_shown(parts: str) -> bool:
 
 def parts_of(finding: Finding) -> str:
     """What is written for a finding is made of this alone."""
-    expected: Expected | Script | None = None
+    expected: ExpectedFailure | Script | None = None
     with suppress(DdefuzzError):
         expected = own_script(finding, finding.stage) or expected_of(finding)
     parts = (finding.title, finding.site, finding.minimal, finding.original, finding.stage, finding.shown_ops, expected)
@@ -430,7 +430,7 @@ def run_all(scripts: Iterable[str], folder: Path) -> None:
     """Run each script in a child of a process that has imported torch."""
     place = folder / "scripts"
     place.mkdir()
-    forked = Forked(sys.executable, place, 2, 20.0)
+    forked = ForkServers(sys.executable, place, 2, 20.0)
     try:
         for number, code in enumerate(sorted(scripts)):
             path = place / f"{number}.py"
@@ -463,9 +463,9 @@ def test_known_rules_and_trusted_files(canary: Path, tmp_path: Path) -> None:
     case = f"# ddefuzz program v1\n# expect: export/explicit ok\n{document['minimal'].partition(chr(10))[2]}"
     known = {"state": "reported", "reason": "r", "url": "https://x", "versions": ["2.13.0"], "title": "t"}
     files: list[tuple[Path, Any, Any]] = [
-        (folder / "known.toml", dict[str, Known], {document["id"]: known}),
+        (folder / "known.toml", dict[str, KnownDecision], {document["id"]: known}),
         (Path("findings") / "rules.toml", Rules, RULES),
-        (folder / "trusted.toml", Trusted, {"module": [{"path": "evil.py", "expected": "expected.json"}]}),
+        (folder / "trusted.toml", TrustFile, {"module": [{"path": "evil.py", "expected": "expected.json"}]}),
         (
             folder / "expected.json",
             dict[str, dict[str, ExpectedOutcome]],

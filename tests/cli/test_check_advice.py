@@ -12,7 +12,7 @@ from ddefuzz.checking.edits import ChangeKind
 from ddefuzz.checking.patch import Advice, Change, FailedAttempt, Fix
 from ddefuzz.checking.problems import YOURS, Problem
 from ddefuzz.checking.report import advice_facts, change_view
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
@@ -106,7 +106,7 @@ def by_name(facts: Iterable[tuple[str, ...]]) -> dict[str, str]:
 def problem(key: str, *stages: Stage, consequence: bool = False, kind: Kind = "dde") -> Problem:
     signature = Signature(kind, Site("Python", "torch/_refs/__init__.py", "roll"), "")
     failure = Failure(kind, Observation("export", EXPLICIT, "fail"), "")
-    classified = Classified(failure, signature, "avoidable", "")
+    classified = Classification(failure, signature, "avoidable", "")
     return Problem("f", classified, stages, YOURS, (key,), consequence=consequence)
 
 

@@ -14,7 +14,7 @@ import pytest
 import rich_click as click
 
 from ddefuzz.campaign.page import replay_report, run_report
-from ddefuzz.campaign.replay import Expectation, KeptCase, Replayed
+from ddefuzz.campaign.replay import Expectation, KeptCase, ReplayResult
 from ddefuzz.cli.check import command as check
 from ddefuzz.cli.diff import command as diff
 from ddefuzz.cli.matrix import command as matrix
@@ -45,7 +45,7 @@ LINE = Line(FINDING.id, FINDING.title, {"old": Cell("passes", 0), "new": Cell("f
 REPORTS: dict[str, Callable[[Path], Report]] = {
     "check": checked,
     "matrix": lambda _: matrix_report([LINE], INTERPRETERS),
-    "replay": lambda _: replay_report([Replayed(CASE, "fails otherwise", "export/explicit ok")], "2.13.0"),
+    "replay": lambda _: replay_report([ReplayResult(CASE, "fails otherwise", "export/explicit ok")], "2.13.0"),
     "replay --scripts": lambda _: scripts_report([ScriptResult(FINDING.id, "passes")], [FINDING], "2.13.0"),
     "report": lambda _: findings_report([FINDING], "2.13.0", lambda _finding: True),
     "run": lambda _: run_report(msgspec.structs.replace(SUMMARY, findings=SEEN), [FINDING]),

@@ -24,7 +24,7 @@ import msgspec
 import pytest
 
 from ddefuzz.campaign.page import replay_report, replay_view, run_report, summary_view
-from ddefuzz.campaign.replay import Replayed
+from ddefuzz.campaign.replay import ReplayResult
 from ddefuzz.checking.problems import problems_of
 from ddefuzz.checking.report import Report, captures_of
 from ddefuzz.cli.check import writers
@@ -134,7 +134,7 @@ def of_run(text: str) -> Mapping[str, Writer]:
 
 def of_replay(text: str) -> Mapping[str, Writer]:
     """`replay`."""
-    done = (infected(Replayed(CASE, "fails otherwise", "x", "x"), text, frozenset({"subject"})),)
+    done = (infected(ReplayResult(CASE, "fails otherwise", "x", "x"), text, frozenset({"subject"})),)
     pages = page_writers("", replay_view(done, Invocation()))
     return {**pages, **writers_of(replay_report(done, text))}
 

@@ -26,7 +26,7 @@ from ddefuzz.errors import EXIT_INTERNAL
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
 from ddefuzz.findings.database import Database
 from ddefuzz.oracles import table
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.repro.run import ScriptResult
 from ddefuzz.show.table import NAMES as FORMATS
 from tests.findings.arbitrary_findings import ROLL, failure_of
@@ -138,7 +138,7 @@ def in_a_stage(runs: pytest.MonkeyPatch) -> None:
 
 
 def in_an_oracle(runs: pytest.MonkeyPatch) -> None:
-    def judge(seen: Seen) -> tuple[()]:
+    def judge(seen: OracleInput) -> tuple[()]:
         if seen.observation.output == "b":
             raise OursError("planted")
         return ()
@@ -244,7 +244,7 @@ def test_a_script_that_cannot_be_written(runs: pytest.MonkeyPatch, tmp_path: Pat
         return ScriptResult(written.name, "passes")
 
     runs.setattr(repro_run, "_result_of", only_b(lambda written, *_: written.name, result_of))
-    names = [repro_run.Written(name, "dde", lambda: "") for name in "abc"]
+    names = [repro_run.ScriptSource(name, "dde", lambda: "") for name in "abc"]
     done = repro_run.run_scripts(names, "python", 1, lambda _: None)
     assert [one.status for one in done] == ["passes", "not judged", "passes"]
     (error,) = internal.noted()

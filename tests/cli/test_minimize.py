@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddefuzz.answers.model import Control
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.minimize import command
@@ -49,7 +49,7 @@ def url(tmp_path: Path) -> str:
     with Database.open(url) as database:
         database.record(
             Sighting(
-                classified=Classified(
+                classified=Classification(
                     Failure("dde", Observation("export", EXPLICIT, "fail"), ""), CHUNK, "result-depends-on-data", "rule"
                 ),
                 verdict="fails",

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddefuzz.campaign.page import replay_view
-from ddefuzz.campaign.replay import Expectation, KeptCase, Replayed
+from ddefuzz.campaign.replay import Expectation, KeptCase, ReplayResult
 from ddefuzz.checking.report import CaptureResult, Report
 from ddefuzz.cli.main import main
 from ddefuzz.cli.replay import command
@@ -20,7 +20,7 @@ from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, id_of
 from ddefuzz.findings.textform import write_findings
-from ddefuzz.oracles.program import Trial, Tried, tried_of
+from ddefuzz.oracles.program import Trial, TriedRun, tried_of
 from ddefuzz.show.blocks import Invocation
 from ddefuzz.show.terminal import terminal
 from tests.findings.arbitrary_findings import OTHER_PROGRAM, PROGRAM, ROLL, failure_of
@@ -51,7 +51,7 @@ def test_a_list_in_a_given_folder_is_reported_and_not_executed(tmp_path: Path) -
 
 def test_pages_show_control_characters_and_do_not_obey_them() -> None:
     case = KeptCase(f"a{ESCAPE}.py", ProgramSubject(""), Expectation("export", kind="dde", site=f"at{ESCAPE}"))
-    page = terminal(replay_view((Replayed(case, "fails otherwise", f"seen{ESCAPE}", ESCAPE),), Invocation()), 80)
+    page = terminal(replay_view((ReplayResult(case, "fails otherwise", f"seen{ESCAPE}", ESCAPE),), Invocation()), 80)
     captured = CaptureResult(f"a{ESCAPE}", "export", "fail", 0.0, 0.0, reason=f"because{ESCAPE}")
     document = Report("target", "2.13.0", False, (captured,))
     for text in (page, document.text(80), document.text(160)):
@@ -122,7 +122,7 @@ def test_a_mismatch_of_a_database_is_shown_by_its_finding() -> None:
     case = KeptCase(
         "dde-0/minimal.py", ProgramSubject(""), Expectation("export", kind="dde"), "dde-0", "sqlite:///a.db"
     )
-    page = terminal(replay_view((Replayed(case, "fails otherwise", "seen"),), Invocation()), 80)
+    page = terminal(replay_view((ReplayResult(case, "fails otherwise", "seen"),), Invocation()), 80)
     assert page.endswith("1 finding: 1 fails otherwise\n\nNext:\n  ddefuzz findings show dde-0 --db sqlite:///a.db\n")
 
 
@@ -141,7 +141,7 @@ def test_a_case_that_cannot_be_used_does_not_end_the_replay(
     (tmp_path / "b.py").write_text(PROGRAM.replace("\n", "\n# expect: export/explicit ok\n", 1))
     (tmp_path / "c.py").write_text(PASSING.replace("\n", "\n# expect: export/explicit ok\n", 1))
 
-    def run(trial: Trial) -> Tried:
+    def run(trial: Trial) -> TriedRun:
         assert isinstance(trial.run.subject, ProgramSubject)
         if "chunk" in trial.run.subject.text:
             raise InputError("found no way to build it")

@@ -14,7 +14,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.cli.replay import command
 from ddefuzz.errors import InputError, NothingRanError, UnsupportedError
-from ddefuzz.execute.protocol import EXPLICIT, Call, Ended, Observation
+from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, Observation
 from ddefuzz.findings.model import Finding, id_of
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.repro.run import run_scripts
@@ -96,7 +96,7 @@ CALLING = f"print({CALLING_LINE!r}, file=sys.stderr, flush=True); "
     ],
 )
 def test_a_script_without_a_verdict(body: str, kind: str, status: str, reason: str, tmp_path: Path) -> None:
-    called = Observation("export", EXPLICIT, "crash", calls=(Call("0", Ended(), Ended("SIGSEGV")),))
+    called = Observation("export", EXPLICIT, "crash", calls=(Call("0", CallEnd(), CallEnd("SIGSEGV")),))
     failure = Failure(kind, called, "", "0") if "call" in kind else FINDINGS[0].failure
     finding = msgspec.structs.replace(
         FINDINGS[0], signature=msgspec.structs.replace(FINDINGS[0].signature, kind=kind), failure=failure

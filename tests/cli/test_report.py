@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddefuzz.campaign.page import replay_report
-from ddefuzz.campaign.replay import Expectation, KeptCase, Replayed, Status
+from ddefuzz.campaign.replay import Expectation, KeptCase, ReplayResult, Status
 from ddefuzz.cli.report import command
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import ProgramSubject
@@ -121,5 +121,5 @@ def test_an_issue_needs_a_finding(url: str) -> None:
 )
 def test_the_outcome_of_a_replayed_case(status: Status, kind: str | None, outcome: str) -> None:
     case = KeptCase("a.py@export/explicit", ProgramSubject("x"), Expectation("export", kind=kind), "")
-    (result,) = replay_report([Replayed(case, status, "export/explicit ok")], "2.13.0").results
+    (result,) = replay_report([ReplayResult(case, status, "export/explicit ok")], "2.13.0").results
     assert (result.outcome, result.rule) == (outcome, kind or "replay")

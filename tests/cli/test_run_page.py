@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddefuzz.campaign.page import summary_view
-from ddefuzz.campaign.summary import Called, CampaignFinding, StrategyCount, Summary, minimized
+from ddefuzz.campaign.summary import CallCounts, CampaignFinding, StrategyCount, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.run import _passed, command
 from ddefuzz.errors import InputError
@@ -61,7 +61,10 @@ SUMMARY = Summary(
     digests=(),
     outcomes={"export": {"explicit": {"fail": 5, "ok": 7}, "size-oblivious": {"fail": 3, "ok": 1}}},
     verdicts={"export": {"ok": 3, "rescued": 3, "fails": 5, "changed": 1}},
-    calls={"export": Called(7, 5, dict.fromkeys(CALL_SIZES, 6)), "aot": Called(2, 2, dict.fromkeys(CALL_SIZES, 2))},
+    calls={
+        "export": CallCounts(7, 5, dict.fromkeys(CALL_SIZES, 6)),
+        "aot": CallCounts(2, 2, dict.fromkeys(CALL_SIZES, 2)),
+    },
     findings=FINDINGS,
     cpu_seconds=SECONDS,
     seconds=10.2,

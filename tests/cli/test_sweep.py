@@ -25,7 +25,7 @@ from ddefuzz.sweep.census import (
     rows_of,
     totals_of,
 )
-from ddefuzz.sweep.sweep import Progressed, progress_line
+from ddefuzz.sweep.sweep import SweepProgress, progress_line
 from tests.campaign.real_campaign import DDEFUZZ
 from tests.sweep.made_by_hand import ROLL, failed, swept
 
@@ -141,6 +141,6 @@ def test_the_html_page_stands_alone_and_escapes() -> None:
 
 
 def test_the_remaining_time_is_that_of_what_is_left() -> None:
-    now = Progressed(done=10, kept=5, left=30, seconds=20.0, findings=3, new=2)
+    now = SweepProgress(done=10, kept=5, left=30, seconds=20.0, findings=3, new=2)
     assert progress_line(now) == "15 of 45 ops (5 from before), about 60 s left, 3 findings, 2 new"
-    assert "about 3 min left" in progress_line(Progressed(10, 0, 90, 20.0, 0, 0))
+    assert "about 3 min left" in progress_line(SweepProgress(10, 0, 90, 20.0, 0, 0))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ddefuzz.execute.prepared import Prepared, UnbackedDim
+from ddefuzz.execute.prepared import PreparedSubject, UnbackedDim
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject
 from ddefuzz.execute.subject import prepare
 from ddefuzz.oracles.recompilation_run import at_sizes, refusal
@@ -52,11 +52,14 @@ def program(x: Float32[Tensor, "u0=3 2"]):
 @pytest.mark.parametrize(
     ("prepared", "reason"),
     [
-        (Prepared(torch.abs, (torch.ones(2),)), "no dim of its arguments is said to be unbacked"),
-        (Prepared(torch.abs, (torch.ones(0),), (UnbackedDim(0, 0, "u0"),)), "has the size 0"),
-        (Prepared(torch.cat, ([torch.ones(2)],), (UnbackedDim(0, 0, "u0"),)), "only tensors that are positional"),
-        (Prepared(torch.abs, (), kwargs={"input": torch.ones(2)}), "only tensors that are positional"),
+        (PreparedSubject(torch.abs, (torch.ones(2),)), "no dim of its arguments is said to be unbacked"),
+        (PreparedSubject(torch.abs, (torch.ones(0),), (UnbackedDim(0, 0, "u0"),)), "has the size 0"),
+        (
+            PreparedSubject(torch.cat, ([torch.ones(2)],), (UnbackedDim(0, 0, "u0"),)),
+            "only tensors that are positional",
+        ),
+        (PreparedSubject(torch.abs, (), kwargs={"input": torch.ones(2)}), "only tensors that are positional"),
     ],
 )
-def test_what_cannot_get_other_sizes_says_why(prepared: Prepared, reason: str) -> None:
+def test_what_cannot_get_other_sizes_says_why(prepared: PreparedSubject, reason: str) -> None:
     assert reason in refusal(prepared)

@@ -12,7 +12,7 @@ import torch
 from ddefuzz.execute import exercise as exercise_module
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.prepared import Prepared
+from ddefuzz.execute.prepared import PreparedSubject
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, Call, CallableSubject, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import prepare
@@ -104,7 +104,7 @@ def test_sizes_that_lead_to_the_same_inputs_are_called_once() -> None:
 def altered(text: str, change: Callable[[Any], Any]) -> Call:
     """A call of a captured program whose result is changed on its way out."""
 
-    def run(fresh: Prepared) -> Any:
+    def run(fresh: PreparedSubject) -> Any:
         return fresh.call(*fresh.args)
 
     graph = torch.fx.symbolic_trace(lambda: None)
@@ -162,10 +162,10 @@ def test_float64_decides_between_two_roundings() -> None:
 
 
 def test_a_gradient_that_differs_is_seen() -> None:
-    def run(fresh: Prepared) -> Any:
+    def run(fresh: PreparedSubject) -> Any:
         return fresh.call(*fresh.args)
 
-    def doubled(fresh: Prepared) -> Any:
+    def doubled(fresh: PreparedSubject) -> Any:
         value = run(fresh)
         return value + (value - value.detach())
 
@@ -237,7 +237,7 @@ def test_what_cannot_be_compared_is_no_error_of_ddefuzz(tmp_path: Path) -> None:
     capture = stage_function("export", called=True)(prepare(subject))
     assert capture is not None
 
-    def returning(_: Prepared) -> Any:
+    def returning(_: PreparedSubject) -> Any:
         return {Incomparable(): 1}
 
     (call,) = exercise(subject, capture._replace(compute=returning, reference=returning), ("example",))

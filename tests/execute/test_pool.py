@@ -26,8 +26,17 @@ from ddefuzz import internal
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute import journal, worker
 from ddefuzz.execute.channel import FileLock
-from ddefuzz.execute.pool import NO_WORKER, STARTS, Lost, Pool, exit_reason, first_answer, fork_server, lost_observation
-from ddefuzz.execute.protocol import Call, CallableSubject, Ended, Observation, ProgramSubject, Run
+from ddefuzz.execute.pool import (
+    NO_WORKER,
+    STARTS,
+    LostTask,
+    Pool,
+    exit_reason,
+    first_answer,
+    fork_server,
+    lost_observation,
+)
+from ddefuzz.execute.protocol import Call, CallableSubject, CallEnd, Observation, ProgramSubject, Run
 from ddefuzz.execute.subject import load_module
 from ddefuzz.oracles.program import tried_of
 
@@ -182,12 +191,12 @@ def test_strings_have_the_same_hash_in_every_campaign(pool: Pool) -> None:
 def test_a_task_that_a_bug_ends_is_lost_and_its_report_has_the_traceback(pool: Pool) -> None:
     found = pool.submit(fail, "said there", SECONDS).result()
     (error,) = internal.take()
-    assert found == Lost("not-judged", error.reason)
+    assert found == LostTask("not-judged", error.reason)
     assert error.error == "ValueError: said there"
     report = Path(error.report).read_text()
     assert "in fail\n" in report
     assert report.endswith("ValueError: said there\n")
-    observed = lost_observation(Run(ProgramSubject(""), "export"), Lost("not-judged", error.reason))
+    observed = lost_observation(Run(ProgramSubject(""), "export"), LostTask("not-judged", error.reason))
     assert (observed.outcome, observed.reason) == ("not-judged", error.reason)
 
 
@@ -198,7 +207,7 @@ def test_what_a_task_raises_about_what_was_handed_in_is_raised_here(pool: Pool) 
 
 def test_a_crash_is_reported_with_the_last_journal_entry(pool: Pool, folder: Path) -> None:
     lost = pool.submit(crash_in_case, 41, SECONDS).result()
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, LostTask)
     assert (lost.outcome, lost.reason.split()[0]) == ("crash", "SIGSEGV")
     doing = journal.last_of_case(folder, 41)
     assert doing is not None
@@ -282,7 +291,7 @@ def test_a_loss_is_that_of_what_was_done(
     limit = 15.0 if name == "hangs" else SECONDS
     seen = pool.observe_cold(run, limit) if cold else pool.observe(run, limit)
     assert (seen.outcome, seen.reason) == (outcome, reason)
-    lost = () if outcome == "not-judged" else (Call("example", Ended(), Ended(reason)),)
+    lost = () if outcome == "not-judged" else (Call("example", CallEnd(), CallEnd(reason)),)
     assert seen.calls == lost
     kinds = [one.failure.kind for one in tried_of(seen).failures]
     assert kinds == ([f"{outcome}-in-call"] if lost else [])
@@ -394,7 +403,7 @@ def test_a_process_whose_fork_server_is_gone_has_no_exit_code_of_its_own() -> No
     os.close(writer)
     assert process.poll() == worker.ORPHANED
     os.close(process.sentinel)
-    lost = Lost("crash", f"{NO_WORKER}: the fork server was killed")
+    lost = LostTask("crash", f"{NO_WORKER}: the fork server was killed")
     assert lost_observation(Run(ProgramSubject(""), "export"), lost).outcome == "not-judged"
 
 
@@ -411,7 +420,7 @@ def test_a_fork_server_that_dies_while_it_starts_is_started_again(deaths: int, m
     monkeypatch.setattr(ProcessPool, "schedule", dying)
     with Pool(1) as made:
         if deaths < STARTS:
-            assert not isinstance(made.submit(add, Sum(2, 3), SECONDS).result(), Lost)
+            assert not isinstance(made.submit(add, Sum(2, 3), SECONDS).result(), LostTask)
         else:
             with pytest.raises(UnsupportedError, match=r"dies while it starts .*, expected it to live"):
                 made.submit(add, Sum(2, 3), SECONDS)
@@ -472,7 +481,7 @@ def test_what_an_end_cuts_short_is_lost_and_not_an_error(subject: str) -> None:
     with Pool(1) as pool:
         hanging = Run(CallableSubject(subject, name="hang"), "eager")
         waiting = [pool.submit(worker.observe_run, hanging, 600.0) for _ in range(3)]
-    assert [future.result() for future in waiting] == 3 * [Lost("crash", "its workers were stopped")]
+    assert [future.result() for future in waiting] == 3 * [LostTask("crash", "its workers were stopped")]
 
 
 ORPHANS = """

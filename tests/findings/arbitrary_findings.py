@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from ddefuzz.answers.model import GIVEN, Answers, Control, ControlOutcome, PatchEvidence, Score, Tally
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, ExceptionInfo, Observation
@@ -27,7 +27,7 @@ from ddefuzz.findings.model import (
     slim,
     stamp,
 )
-from ddefuzz.instrument.events import Frame, Place, Raised
+from ddefuzz.instrument.events import Frame, Place, RaisedError
 
 START = datetime(2025, 1, 31, 12, tzinfo=UTC)
 
@@ -52,7 +52,7 @@ times = st.integers(0, 5).map(lambda hours: stamp(START + timedelta(hours=hours)
 def failure_of(signature: Signature, expression: str = "Eq(u0, 0)") -> Failure:
     """A failure with raw frames."""
     frame = Frame("torch/_refs/__init__.py", 4_098, "roll", "a.numel() == 0", exact=True)
-    raised = Raised(expression, "guard_bool", Place("Python", frame.file, frame.line), (frame,))
+    raised = RaisedError(expression, "guard_bool", Place("Python", frame.file, frame.line), (frame,))
     error = ExceptionInfo("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "Could not guard")
     return Failure(signature.kind, Observation("export", EXPLICIT, "fail", "", (error,), raised), expression)
 
@@ -67,7 +67,7 @@ def sighting(
 ) -> Sighting:
     """A sighting as a campaign makes it."""
     return Sighting(
-        classified=Classified(
+        classified=Classification(
             failure_of(signature),
             signature,
             "avoidable",

@@ -14,7 +14,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.findings.decisions import By, changed, link, note, set_state, undo
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, HistoryEntry, normalized, stamp
-from ddefuzz.findings.textform import Known, known_now, read_known
+from ddefuzz.findings.textform import KnownDecision, known_now, read_known
 from tests.findings.arbitrary_findings import CHUNK, START, findings, text
 
 DECIDED = st.fixed_dictionaries(
@@ -130,7 +130,7 @@ def test_a_wrong_list_says_where(tmp_path: Path, damage: str, expected: str) -> 
 
 
 def test_an_empty_decision_is_left_out() -> None:
-    assert known_now({"dde-1": Known("new")}, "2.13.0", date(2027, 1, 1)) == (frozenset(), frozenset())
+    assert known_now({"dde-1": KnownDecision("new")}, "2.13.0", date(2027, 1, 1)) == (frozenset(), frozenset())
 
 
 @given(findings(), st.sampled_from(["\0", "\udcff", "a\ud800b"]))

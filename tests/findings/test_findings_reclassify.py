@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from ddefuzz.answers.model import Answers
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.errors import InputError
@@ -24,12 +24,12 @@ DIFF = Signature("dde", Site("C++", None, "at::native::diff_helper"), "guard_boo
 LATER = START + timedelta(hours=9)
 
 
-def rules(of: Callable[[str], Signature], cause: Cause = "avoidable") -> Callable[[Failure], Classified]:
+def rules(of: Callable[[str], Signature], cause: Cause = "avoidable") -> Callable[[Failure], Classification]:
     """Rules that go by the expression alone."""
 
-    def classify(failure: Failure) -> Classified:
+    def classify(failure: Failure) -> Classification:
         assert failure.observation.raised is not None
-        return Classified(failure, of(failure.observation.raised.expression), cause, "rule")
+        return Classification(failure, of(failure.observation.raised.expression), cause, "rule")
 
     return classify
 

@@ -20,7 +20,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, set_state
 from ddefuzz.findings.model import Finding, Occurrence, stamp
 from ddefuzz.findings.schema import PackedError, unpacked
-from ddefuzz.findings.textform import Observed, read_findings, write_findings
+from ddefuzz.findings.textform import ObservedFields, read_findings, write_findings
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of, sighting
 
 SEEN = Occurrence("2.13.0", "export", "explicit", "torch.chunk", "open", 1, stamp(START), stamp(START))
@@ -364,7 +364,7 @@ def test_a_full_disk_leaves_the_old_text(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
     bomb = gzip.compress(b" " * (1 << 20) + b"{}")
     with pytest.raises(PackedError, match="found more than 0 MiB when unpacked"):
-        unpacked(bomb, Observed, most=1 << 10)
+        unpacked(bomb, ObservedFields, most=1 << 10)
 
 
 def test_paths_of_the_machine_are_not_written(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddefuzz.classify.signature import Site
-from ddefuzz.findings.ledger import Ledger, Reached, SiteCount, SiteKey, SiteRecord, together
+from ddefuzz.findings.ledger import Ledger, SiteCount, SiteKey, SiteRecord, SiteVisit, together
 from ddefuzz.instrument.events import Place
 
 REFS = "torch/_refs/__init__.py"
@@ -16,7 +16,7 @@ places = st.builds(
     Place, language=st.sampled_from(["Python", "C++"]), file=st.sampled_from([REFS, "a.cpp"]), line=st.integers(1, 3)
 )
 fallbacks = st.builds(
-    Reached,
+    SiteVisit,
     place=places,
     function=st.just("f"),
     call=st.just("guard_or_false"),
@@ -25,7 +25,7 @@ fallbacks = st.builds(
     shape=st.sampled_from(["x0", "Eq(x0, 1)"]),
 )
 errors = st.builds(
-    Reached,
+    SiteVisit,
     place=places,
     function=st.sampled_from(["f", "g"]),
     call=st.just("guard_bool"),
@@ -36,7 +36,7 @@ cases = st.lists(
     st.lists(st.tuples(st.sampled_from(["fake", "export"]), st.lists(fallbacks | errors, max_size=4)), max_size=2),
     max_size=6,
 )
-Case = list[tuple[str, list[Reached]]]
+Case = list[tuple[str, list[SiteVisit]]]
 
 
 def counts(record: SiteRecord) -> SiteRecord:
@@ -97,7 +97,7 @@ def test_a_case_counts_once_and_what_is_new_is_new_once(done: list[Case]) -> Non
 
 
 def test_the_first_program_is_the_example() -> None:
-    one = Reached(Place("C++", "a.cpp", 1), "", "guard_or_true", "True", "other", "x0")
+    one = SiteVisit(Place("C++", "a.cpp", 1), "", "guard_or_true", "True", "other", "x0")
     ledger = Ledger()
     first = ledger.add([("fake", [one])], "first")
     again = ledger.add([("export", [one])], "second")
@@ -119,6 +119,6 @@ def test_the_language_of_a_blamed_site_is_that_of_the_site() -> None:
     sites = (Site("C++", None, "THPVariable_length"), Site("C++", None, "at::native::chunk"), Site("Python", REFS, "f"))
     ledger = Ledger()
     ledger.add(
-        [("export", [Reached(Place("Python", REFS, 1), "f", "guard_int", "raised", blamed=it) for it in sites])], ""
+        [("export", [SiteVisit(Place("Python", REFS, 1), "f", "guard_int", "raised", blamed=it) for it in sites])], ""
     )
     assert ledger.count() == SiteCount(0, 0, dde=3, dde_cxx=2)

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from ddefuzz.classify.anchor import expression_shape, relation
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.protocol import EXPLICIT, Observation
-from ddefuzz.findings.ledger import Reached, reached
-from ddefuzz.instrument.events import Frame, Guard, Place, Raised
+from ddefuzz.findings.ledger import SiteVisit, reached
+from ddefuzz.instrument.events import Frame, Guard, Place, RaisedError
 from ddefuzz.instrument.torch_api import SIZES_FOR_CXX
 
 REFS = "torch/_refs/__init__.py"
@@ -26,13 +26,13 @@ def guard(expression: str, *, place: Place = HERE, fallback: bool = False) -> Gu
 
 
 def failing(place: Place, *, withheld: bool = False) -> Observation:
-    raised = Raised("Eq(u0, 3)", "guard_bool", place, (), withheld=withheld)
+    raised = RaisedError("Eq(u0, 3)", "guard_bool", place, (), withheld=withheld)
     return Observation("export", EXPLICIT, "fail", raised=raised)
 
 
-def classified(observation: Observation, site: Site, frame: Frame | None = None, kind: Kind = "dde") -> Classified:
+def classified(observation: Observation, site: Site, frame: Frame | None = None, kind: Kind = "dde") -> Classification:
     signature = Signature(kind, site, "a")
-    return Classified(Failure(kind, observation, "Eq(u0, 3)"), signature, "avoidable", "rule", frame)
+    return Classification(Failure(kind, observation, "Eq(u0, 3)"), signature, "avoidable", "rule", frame)
 
 
 def test_a_guard_is_reached_once_for_each_way_and_shape() -> None:
@@ -40,8 +40,8 @@ def test_a_guard_is_reached_once_for_each_way_and_shape() -> None:
         "fake", EXPLICIT, "ok", guards=(guard("Eq(u0, 1)"), guard("Eq(u5, 1)"), guard("Eq(u0, 3)"), guard("Eq(u0, 7)"))
     )
     assert reached(seen) == (
-        Reached(HERE, "_broadcast_shapes", "guard_or_false", "False", "same", "Eq(x0, 1)"),
-        Reached(HERE, "_broadcast_shapes", "guard_or_false", "False", "same", "Eq(x0, n)"),
+        SiteVisit(HERE, "_broadcast_shapes", "guard_or_false", "False", "same", "Eq(x0, 1)"),
+        SiteVisit(HERE, "_broadcast_shapes", "guard_or_false", "False", "same", "Eq(x0, n)"),
     )
 
 
@@ -54,7 +54,7 @@ def test_the_order_of_guards_says_nothing() -> None:
 def test_an_error_in_python_is_at_the_frame_that_is_blamed() -> None:
     seen = failing(Place("Python", "torch/_prims_common/__init__.py", 9))
     (one,) = reached(seen, [classified(seen, ROLL, Frame(REFS, 4_098, "roll"))])
-    assert one == Reached(Place("Python", REFS, 4_098), "roll", "guard_bool", "raised", None, "Eq(x0, n)", ROLL)
+    assert one == SiteVisit(Place("Python", REFS, 4_098), "roll", "guard_bool", "raised", None, "Eq(x0, n)", ROLL)
 
 
 @pytest.mark.parametrize("asked", [HEADER, Place("Python", SIZES_FOR_CXX.path, 3_590)])

@@ -11,9 +11,9 @@ from ddefuzz.errors import InputError
 from ddefuzz.findings.textform import read_finding, read_findings
 from ddefuzz.keys.case import (
     KEY_FUNCTIONS,
-    Drawn,
     KeyCase,
     Options,
+    TensorSpec,
     parse_key,
     print_key,
 )
@@ -25,7 +25,10 @@ CASE = KeyCase(
     "torch._dynamo.guards:extract_tensor_metadata",
     "tells-apart",
     Options(sizes="01", alignment=False),
-    (Drawn((2, 3), (1, 0), 4, "int64", "meta"), Drawn((), (), kind="parameter", requires_grad=True, bits="neg")),
+    (
+        TensorSpec((2, 3), (1, 0), 4, "int64", "meta"),
+        TensorSpec((), (), kind="parameter", requires_grad=True, bits="neg"),
+    ),
 )
 TEXT = """\
 # ddefuzz key v1

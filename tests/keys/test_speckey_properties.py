@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import watch
-from ddefuzz.keys.case import KINDS, Drawn, Options, SizeParts, StrideParts, Tensors, Violation
+from ddefuzz.keys.case import KINDS, Options, SizeParts, StrideParts, Tensors, TensorSpec, Violation
 from ddefuzz.keys.key import RECENT, Dispatch, Key, key, paths
 from ddefuzz.keys.properties import (
     PROPERTIES,
@@ -54,7 +54,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*(beta|prototype)")
 
 @quiet
 @given(drawn(), some_options)
-def test_both_paths_give_equal_keys(one: Drawn, options: Options) -> None:
+def test_both_paths_give_equal_keys(one: TensorSpec, options: Options) -> None:
     def compare(tensor: torch.Tensor) -> None:
         fast, safe = BY_OPTIONS[options].fast(tensor), BY_OPTIONS[options].safe(tensor)
         assert fast is None or (fast == safe and hash(fast) == hash(safe))
@@ -65,7 +65,7 @@ def test_both_paths_give_equal_keys(one: Drawn, options: Options) -> None:
 
 @quiet
 @given(drawn())
-def test_only_exact_tensors_with_memory_take_the_fast_path(one: Drawn) -> None:
+def test_only_exact_tensors_with_memory_take_the_fast_path(one: TensorSpec) -> None:
     is_plain = one.kind in ("tensor", "parameter") and 0 not in one.sizes
     assert with_tensor(one, lambda tensor: paths().fast(tensor) is not None) == is_plain
 
@@ -89,14 +89,14 @@ def test_a_key_adds_no_guard(tensors: Tensors, options: Options) -> None:
 
 
 @quiet
-@example((Drawn((3,), (1,), kind="nested"), Drawn((2,), (1,), kind="nested")), OPTIONS[6])
-@example((Drawn((3,), (1,), kind="nested"), Drawn((16,), (1,), kind="nested")), OPTIONS[7])
-@example((Drawn((), (), 1, "bfloat16"), Drawn((), (), 4, "bfloat16")), OPTIONS[0])
-@example((Drawn((0,), (1,), kind="zeros"), Drawn((0,), (1,))), OPTIONS[0])
-@example((Drawn((0,), (1,), kind="meta"), Drawn((0,), (1,))), OPTIONS[-1])
-@example((Drawn((2, 0), (1, 1), kind="batched"), Drawn((0,), (1,))), OPTIONS[0])
+@example((TensorSpec((3,), (1,), kind="nested"), TensorSpec((2,), (1,), kind="nested")), OPTIONS[6])
+@example((TensorSpec((3,), (1,), kind="nested"), TensorSpec((16,), (1,), kind="nested")), OPTIONS[7])
+@example((TensorSpec((), (), 1, "bfloat16"), TensorSpec((), (), 4, "bfloat16")), OPTIONS[0])
+@example((TensorSpec((0,), (1,), kind="zeros"), TensorSpec((0,), (1,))), OPTIONS[0])
+@example((TensorSpec((0,), (1,), kind="meta"), TensorSpec((0,), (1,))), OPTIONS[-1])
+@example((TensorSpec((2, 0), (1, 1), kind="batched"), TensorSpec((0,), (1,))), OPTIONS[0])
 @given(pairs(), some_options)
-def test_keys_are_equal_exactly_if_the_parts_are(pair: tuple[Drawn, Drawn], options: Options) -> None:
+def test_keys_are_equal_exactly_if_the_parts_are(pair: tuple[TensorSpec, TensorSpec], options: Options) -> None:
     made = BY_OPTIONS[options].key
     first, second = (with_tensor(one, made) for one in pair)
     assert (first == second) == (facts(pair[0], options) == facts(pair[1], options)), (first, second)
@@ -128,7 +128,7 @@ def behaviour(tensor: torch.Tensor, options: Options) -> tuple[Any, ...]:
 @pytest.mark.slow
 @settings(max_examples=600, deadline=None, database=None)
 @given(pairs(kinds=("tensor",)), st.sampled_from([one for one in OPTIONS if one.dtype]))
-def test_equal_keys_are_equal_behaviour(pair: tuple[Drawn, Drawn], options: Options) -> None:
+def test_equal_keys_are_equal_behaviour(pair: tuple[TensorSpec, TensorSpec], options: Options) -> None:
     made = BY_OPTIONS[options].key
     if with_tensor(pair[0], made) == with_tensor(pair[1], made):
         assert with_tensor(pair[0], lambda one: behaviour(one, options)) == with_tensor(
@@ -158,7 +158,7 @@ def test_every_kind_and_dtype_is_drawn() -> None:
 
     @settings(max_examples=600, deadline=None, database=None, derandomize=True)
     @given(drawn())
-    def draw(one: Drawn) -> None:
+    def draw(one: TensorSpec) -> None:
         assert exists(one)
         kinds[one.kind] += 1
         dtypes[one.dtype] += 1
@@ -195,7 +195,11 @@ def test_a_wrapper_subclass_has_the_keys_of_its_parts() -> None:
 
 @pytest.mark.slow
 def test_keys_are_stable_over_processes() -> None:
-    tensors = [Drawn((2, 3), (3, 1)), Drawn((2,), (1,), dtype="bool"), Drawn((2, 3), (3, 1), kind="sparse")]
+    tensors = [
+        TensorSpec((2, 3), (3, 1)),
+        TensorSpec((2,), (1,), dtype="bool"),
+        TensorSpec((2, 3), (3, 1), kind="sparse"),
+    ]
     assert in_another_process("ddefuzz.keys.key:key", tensors) == texts(key, tensors)
 
 
@@ -205,7 +209,9 @@ def test_keys_are_stable_over_processes() -> None:
 @pytest.mark.slow
 @quiet
 @given(st.lists(pairs(kinds=("tensor", "parameter", "subclass", "meta")), max_size=6), some_options)
-def test_dispatch_gives_what_was_made_for_the_keys(calls: list[tuple[Drawn, Drawn]], options: Options) -> None:
+def test_dispatch_gives_what_was_made_for_the_keys(
+    calls: list[tuple[TensorSpec, TensorSpec]], options: Options
+) -> None:
     dispatch: Dispatch[tuple[Key, ...]] = Dispatch(lambda *args: tuple(map(made, args)), options)
     made = BY_OPTIONS[options].key
     for pair in [*calls, *calls]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from textwrap import dedent
 
 from ddefuzz.minimize.eager import inspect
-from ddefuzz.minimize.minimizer import Minimized, minimize
+from ddefuzz.minimize.minimizer import SmallestProgram, minimize
 from ddefuzz.minimize.rewrite import Inspect
 from ddefuzz.program.model import Attribute, Call, Expr, Name, Program, walk
 from ddefuzz.program.text import parse, print_program
@@ -35,7 +35,7 @@ def program(text: str) -> Program:
     return parse(f"# ddefuzz program v1\n{body}\n", "<test>").program
 
 
-def one_way(origin: str, accepts: Predicate, look: Inspect = inspect, **options: object) -> Minimized:
+def one_way(origin: str, accepts: Predicate, look: Inspect = inspect, **options: object) -> SmallestProgram:
     """`minimize` applied to a text."""
     start = program(origin)
     assert accepts(start), "the predicate does not accept the program to start from"

@@ -28,11 +28,11 @@ from ddefuzz.execute.protocol import (
     subject_of,
 )
 from ddefuzz.instrument.events import Answer, Fault
-from ddefuzz.keys.case import Drawn, KeyCase, Options, PropertyName, print_key
+from ddefuzz.keys.case import KeyCase, Options, PropertyName, TensorSpec, print_key
 from ddefuzz.oracles.keys import KIND_OF
 from ddefuzz.oracles.oracle import Oracle
 from ddefuzz.oracles.program import look, observe
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.program.sizes import CALL_SIZES, REPEATED_SIZES, CallSize
 from tests.bench.planted_growth import quadratic
 from tests.oracles import test_growth, test_lowering, test_mechanism, test_planted_assertions, test_recompilation
@@ -66,7 +66,7 @@ class Planted(NamedTuple):
 
 
 @contextmanager
-def seen(planted: Planted, oracle: Oracle, patch: Patch, folder: Path) -> Iterator[Seen]:
+def seen(planted: Planted, oracle: Oracle, patch: Patch, folder: Path) -> Iterator[OracleInput]:
     """What a run with the fault does. The fault is there until this is left."""
     run = Run(_subject(planted.text, folder), planted.stage, calls=planted.calls)
     semantics = planted.semantics(observe(run))
@@ -114,10 +114,10 @@ example_args = (torch.ones(3),)
 """
 
 
-def lost(planted: InWorker, path: str, pool: Pool) -> Seen:
+def lost(planted: InWorker, path: str, pool: Pool) -> OracleInput:
     """What is known of a run whose worker ended. `path` is a file with `CODE`."""
     run = Run(CallableSubject(path, name=planted.name), "export", calls=("example",))
-    return Seen("", pool.observe(run, planted.limit))
+    return OracleInput("", pool.observe(run, planted.limit))
 
 
 def withheld(healthy: Observation) -> Semantics:
@@ -212,12 +212,12 @@ def program(x: Float32[Tensor, "u0=64 64"]):
     return (t0, t0.sum(1))
 """
 CAT, NARROWED = test_mechanism.TEXT, test_planted_assertions.CHECKED
-SCALAR = Drawn((), ())
-WRONG_KEYS: tuple[tuple[str, PropertyName, tuple[Drawn, ...]], ...] = (
+SCALAR = TensorSpec((), ())
+WRONG_KEYS: tuple[tuple[str, PropertyName, tuple[TensorSpec, ...]], ...] = (
     ("returns_list", "gives-a-key", (SCALAR,)),
-    ("asks_sizes", "adds-no-guard", (Drawn((2,), (1,), kind="fake"),)),
-    ("forgets_strides", "tells-apart", (Drawn((2,), (0,)), Drawn((2,), (1,)))),
-    ("tells_offset", "shares", (SCALAR, Drawn((), (), offset=4))),
+    ("asks_sizes", "adds-no-guard", (TensorSpec((2,), (1,), kind="fake"),)),
+    ("forgets_strides", "tells-apart", (TensorSpec((2,), (0,)), TensorSpec((2,), (1,)))),
+    ("tells_offset", "shares", (SCALAR, TensorSpec((), (), offset=4))),
     ("keeps_tensor", "holds-no-tensor", (SCALAR,)),
     ("hashes_text", "same-in-other-process", (SCALAR,)),
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ddefuzz.classify.failure import Kind
-from ddefuzz.execute.protocol import EXPLICIT, Call, Ended, ExceptionInfo, Observation, Outcome, Stage
-from ddefuzz.instrument.events import Place, Raised
+from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, ExceptionInfo, Observation, Outcome, Stage
+from ddefuzz.instrument.events import Place, RaisedError
 from ddefuzz.oracles.capture import classify, judge, judge_seen
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 
 GUARD = "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode"
 PENDING = "torch.fx.experimental.symbolic_shapes.PendingUnbackedSymbolNotFound"
-RAISED = Raised("Eq(u0, 0)", "guard_bool", Place("Python", "torch/_refs/__init__.py", 1), ())
+RAISED = RaisedError("Eq(u0, 0)", "guard_bool", Place("Python", "torch/_refs/__init__.py", 1), ())
 
 
 def failed(*types: str, stage: Stage = "export", outcome: Outcome = "fail") -> Observation:
@@ -70,9 +70,9 @@ def test_dynamo_may_refuse_an_example_that_broadcasts_a_size_of_1(dim: str, size
         "Guard fail reason: 0/0: args[1].size()[0] == args[0].size()[1]  # (unknown source args[1].size()[0])"
     )
     observation = Observation("compile", EXPLICIT, "fail", exceptions=(ExceptionInfo("builtins.AssertionError", said),))
-    found = judge_seen(Seen(BROADCAST.format(dim=dim, size=size), observation))
+    found = judge_seen(OracleInput(BROADCAST.format(dim=dim, size=size), observation))
     assert [failure.kind for failure in found] == kinds
-    assert [failure.kind for failure in judge_seen(Seen("", observation))] == ["internal-error"]
+    assert [failure.kind for failure in judge_seen(OracleInput("", observation))] == ["internal-error"]
 
 
 @pytest.mark.parametrize("outcome", ["crash", "timeout"])
@@ -83,7 +83,7 @@ def test_a_dead_worker_is_a_failure_even_if_eager_raises(outcome: Outcome) -> No
 
 @pytest.mark.parametrize("outcome", ["crash", "timeout"])
 def test_a_loss_in_a_call_of_the_captured_program_is_a_kind_of_its_own(outcome: Outcome) -> None:
-    lost = Observation("aot", EXPLICIT, outcome, "SIGFPE", calls=(Call("0", Ended(), Ended("SIGFPE")),))
+    lost = Observation("aot", EXPLICIT, outcome, "SIGFPE", calls=(Call("0", CallEnd(), CallEnd("SIGFPE")),))
     (failure,) = judge([lost])
     assert (failure.kind, failure.evidence, failure.size) == (f"{outcome}-in-call", "at size 0: SIGFPE", "0")
     assert classify(failure).cause == "wrong-capture"

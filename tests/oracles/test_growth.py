@@ -10,7 +10,7 @@ from ddefuzz.campaign.plan import CALLED, Plan, parse_budget
 from ddefuzz.execute.protocol import EXPLICIT, Observation, measured
 from ddefuzz.oracles.growth import BLOCKS, ORACLE, Growth, Growths, counts_of, judge, script
 from ddefuzz.oracles.program import judge_program, kept, observe, shows, suspect_of
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import NAMES
 from tests.bench.planted_growth import quadratic
 
@@ -74,14 +74,14 @@ def test_growth_inside_of_shape_reasoning_is_named_there() -> None:
 
 def test_linear_growth_and_few_calls_are_no_alarms() -> None:
     assert LINEAR.exponent == pytest.approx(1.0)
-    assert judge(Seen(TEXT, observation(LINEAR, Growth("replace", 2, 59, (), "u")))) == ()
+    assert judge(OracleInput(TEXT, observation(LINEAR, Growth("replace", 2, 59, (), "u")))) == ()
     late = Growth("replace", 3, 600, (), "u")
-    assert judge(Seen(TEXT, observation(late))) == (), "a cache that is full in many blocks"
-    assert judge(Seen(TEXT, Observation("grow", EXPLICIT, "not-judged"))) == ()
+    assert judge(OracleInput(TEXT, observation(late))) == (), "a cache that is full in many blocks"
+    assert judge(OracleInput(TEXT, Observation("grow", EXPLICIT, "not-judged"))) == ()
 
 
 def test_a_script_counts_the_first_steep_method() -> None:
-    (failure,) = judge(Seen(TEXT, observation(LINEAR, INSIDE)))
+    (failure,) = judge(OracleInput(TEXT, observation(LINEAR, INSIDE)))
     expected = {"method": "_find", "caller": "replace", "calls": "40 and 600"}
     assert script(TEXT, "grow", failure).expected == expected
 

@@ -17,11 +17,11 @@ from ddefuzz.cli.main import cli
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, Observation, measured
 from ddefuzz.instrument.events import Frame
-from ddefuzz.keys.case import Drawn, KeyCase, Options, print_key
+from ddefuzz.keys.case import KeyCase, Options, TensorSpec, print_key
 from ddefuzz.oracles import keys
-from ddefuzz.oracles.keys import Keyed
+from ddefuzz.oracles.keys import KeyCheck
 from ddefuzz.oracles.oracle import attributed
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.repro.script import emitted
 from tests.oracles.planted_kinds import KEY_CASES
 
@@ -33,19 +33,21 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(cli, words)
 
 
-def classified(keyed: Keyed) -> Signature:
-    seen = Seen("", Observation("key", EXPLICIT, "ok", measured=measured(keyed)))
+def classified(keyed: KeyCheck) -> Signature:
+    seen = OracleInput("", Observation("key", EXPLICIT, "ok", measured=measured(keyed)))
     (failure,) = keys.judge(seen)
     return attributed(keys.ORACLE, failure, seen, lambda run: seen.observation).signature
 
 
 def test_the_identity_is_the_function_the_property_and_what_is_confused() -> None:
-    keyed = Keyed("tells-apart", DEFINED, "equal keys for different tensors", "strides", ("a", "b"))
+    keyed = KeyCheck("tells-apart", DEFINED, "equal keys for different tensors", "strides", ("a", "b"))
     assert classified(keyed) == Signature("key-confuses", Site("Python", "mine/cache.py", "key"), "strides")
-    held = Keyed("holds-no-tensor", DEFINED, "the tensor is alive as long as its key")
+    held = KeyCheck("holds-no-tensor", DEFINED, "the tensor is alive as long as its key")
     assert classified(held) == Signature("key-holds-tensor", Site("Python", "mine/cache.py", "key"), "holds-no-tensor")
-    assert not keys.judge(Seen("", Observation("key", EXPLICIT, "ok", measured=measured(Keyed("shares", DEFINED)))))
-    assert not keys.judge(Seen("", Observation("key", EXPLICIT, "not-judged")))
+    assert not keys.judge(
+        OracleInput("", Observation("key", EXPLICIT, "ok", measured=measured(KeyCheck("shares", DEFINED))))
+    )
+    assert not keys.judge(OracleInput("", Observation("key", EXPLICIT, "not-judged")))
 
 
 @pytest.mark.parametrize(
@@ -107,16 +109,16 @@ def test_a_violation_is_stored_shown_replayed_and_minimized(tmp_path: Path, monk
 
 
 MORE = (
-    KeyCase("ddefuzz.keys.planted:returns_list", "gives-a-key", Options(), (Drawn((2,), (1,), kind="batched"),)),
-    KeyCase("ddefuzz.keys.planted:returns_list", "gives-a-key", Options(), (Drawn((2,), (1,), kind="grad"),)),
-    KeyCase("ddefuzz.keys.planted:returns_list", "gives-a-key", Options(), (Drawn((2,), (1,), kind="subclass"),)),
+    KeyCase("ddefuzz.keys.planted:returns_list", "gives-a-key", Options(), (TensorSpec((2,), (1,), kind="batched"),)),
+    KeyCase("ddefuzz.keys.planted:returns_list", "gives-a-key", Options(), (TensorSpec((2,), (1,), kind="grad"),)),
+    KeyCase("ddefuzz.keys.planted:returns_list", "gives-a-key", Options(), (TensorSpec((2,), (1,), kind="subclass"),)),
     KeyCase(
         "ddefuzz.keys.planted:forgets_strides",
         "tells-apart",
         Options(),
-        (Drawn((2,), (0,), kind="fake", dtype="int8"), Drawn((2,), (1,), kind="fake", dtype="int8")),
+        (TensorSpec((2,), (0,), kind="fake", dtype="int8"), TensorSpec((2,), (1,), kind="fake", dtype="int8")),
     ),
-    KeyCase("ddefuzz.keys.key:key", "adds-no-guard", Options(), (Drawn((2,), (1,), kind="meta"),)),
+    KeyCase("ddefuzz.keys.key:key", "adds-no-guard", Options(), (TensorSpec((2,), (1,), kind="meta"),)),
 )
 
 
@@ -132,7 +134,7 @@ def test_the_scripts_of_planted_key_functions_show_it_without_ddefuzz(tmp_path: 
             "holds-no-tensor": "the tensor is alive as long as its key",
             "same-in-other-process": "two texts",
         }.get(case.violates, wrong.get(case.function.rpartition(":")[2], ""))
-        seen = Observation("key", EXPLICIT, "ok", measured=measured(Keyed(case.violates, DEFINED, said)))
+        seen = Observation("key", EXPLICIT, "ok", measured=measured(KeyCheck(case.violates, DEFINED, said)))
         names.append(f"case{at}")
         script = emitted(keys.script(print_key(case), "key", Failure("no-key", seen, said)), "key", "a key")
         assert "ddefuzz" not in script.replace("ddefuzz.keys.planted", "").replace("ddefuzz.keys.key", "")

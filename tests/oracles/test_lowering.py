@@ -20,9 +20,9 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, sighting
 from ddefuzz.instrument.events import Guard, Place
 from ddefuzz.oracles.kernels import Kernels
-from ddefuzz.oracles.lowering import Lowered, judge
+from ddefuzz.oracles.lowering import KernelPair, judge
 from ddefuzz.oracles.program import judge_program, kept, observe, shows, suspect_of
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.repro.finding import finding_script, issue
 from tests.oracles.planted_lowering import falling_back
@@ -46,7 +46,7 @@ NOW = datetime(2025, 1, 31, 12, tzinfo=UTC)
 
 
 def observation(unbacked: Kernels, backed: Kernels | None = ONE, *guards: Guard) -> Observation:
-    return Observation("lower", EXPLICIT, "ok", guards=guards, measured=measured(Lowered(unbacked, backed)))
+    return Observation("lower", EXPLICIT, "ok", guards=guards, measured=measured(KernelPair(unbacked, backed)))
 
 
 def decided(run: Run) -> Observation:
@@ -66,10 +66,10 @@ def decided(run: Run) -> Observation:
     ],
 )
 def test_worse_code_is_reported_by_its_first_kind(unbacked: Kernels, kind: str, evidence: str) -> None:
-    (found,) = judge(Seen(TEXT, observation(unbacked)))
+    (found,) = judge(OracleInput(TEXT, observation(unbacked)))
     assert (found.kind, found.evidence) == (kind, evidence)
-    assert judge(Seen(TEXT, observation(ONE, unbacked))) == ()
-    assert judge(Seen(TEXT, Observation("lower", EXPLICIT, "not-judged"))) == ()
+    assert judge(OracleInput(TEXT, observation(ONE, unbacked))) == ()
+    assert judge(OracleInput(TEXT, Observation("lower", EXPLICIT, "not-judged"))) == ()
 
 
 def test_the_guard_whose_other_answer_mends_it_is_named() -> None:

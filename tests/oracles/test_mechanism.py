@@ -13,15 +13,15 @@ from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
     EXPLICIT,
     SIZE_OBLIVIOUS,
-    Asserted,
     Call,
+    CallEnd,
     Difference,
-    Ended,
     ExceptionInfo,
     Form,
     Observation,
     ProgramSubject,
     Run,
+    RuntimeAssertion,
     Semantics,
     Stage,
 )
@@ -29,7 +29,7 @@ from ddefuzz.findings.model import slim
 from ddefuzz.instrument.events import Answer, Guard, Place
 from ddefuzz.oracles import mechanism
 from ddefuzz.oracles.program import judge_program, look, suspect_of
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import classified, comparing
 from tests.classify.test_golden import read
 
@@ -51,17 +51,17 @@ def program(x: Int64[Tensor, "3"]):
 """
 GUARD = Guard(Place("Python", "torch/_refs/__init__.py", 10), "guard_or_false", "Eq(u0, 0)", True, "other", "cat")
 SAME = msgspec.structs.replace(GUARD, expression="Eq(u1, 0)", counterfactual="same")
-REFUSED = Ended("RuntimeError: Runtime assertion failed for expression u0 < 2", "u0 < 2")
+REFUSED = CallEnd("RuntimeError: Runtime assertion failed for expression u0 < 2", "u0 < 2")
 VALUES, STRIDES = Difference("values", "result", "how"), Difference("strides", "result", "how")
 AT_3, AT_1 = (("u0", 3),), (("u0", 1),)
 GOLDEN = Path(__file__).parents[1] / "classify" / "golden"
-AGREES = Call("2", Ended(), Ended(), "same")
-WRONG = Call("2", Ended(), Ended(), "differs", (VALUES,), symbols=AT_3)
+AGREES = Call("2", CallEnd(), CallEnd(), "same")
+WRONG = Call("2", CallEnd(), CallEnd(), "differs", (VALUES,), symbols=AT_3)
 STRIDED = msgspec.structs.replace(WRONG, differences=(STRIDES,))
-REFUSES = Call("2", Ended(), REFUSED, symbols=AT_3)
-BROADCASTS = Call("2", Ended(), Ended("RuntimeError: no", "Eq(u0, u1)"), symbols=(*AT_1, ("u1", 3)))
+REFUSES = Call("2", CallEnd(), REFUSED, symbols=AT_3)
+BROADCASTS = Call("2", CallEnd(), CallEnd("RuntimeError: no", "Eq(u0, u1)"), symbols=(*AT_1, ("u1", 3)))
 BOTH_REFUSE = Call("2", REFUSED, REFUSED)
-TAKES = Call("2", REFUSED, Ended())
+TAKES = Call("2", REFUSED, CallEnd())
 AT_ONE = msgspec.structs.replace(WRONG, symbols=AT_1)
 
 
@@ -92,14 +92,14 @@ def oblivious(*calls: Call) -> Observation:
         (AT_ONE, AGREES, "diverged"),
         (msgspec.structs.replace(WRONG, recompiled=True), AGREES, None),
         (
-            msgspec.structs.replace(REFUSES, captured=Ended("E: no", "Eq(u0, u1)"), symbols=(*AT_1, ("u1", 3))),
+            msgspec.structs.replace(REFUSES, captured=CallEnd("E: no", "Eq(u0, u1)"), symbols=(*AT_1, ("u1", 3))),
             AGREES,
             None,
         ),
     ],
 )
 def test_a_difference_between_two_captured_programs(ours: Call, theirs: Call, kind: str | None) -> None:
-    found = mechanism.judge(Seen(TEXT, explicit(ours), oblivious(theirs)))
+    found = mechanism.judge(OracleInput(TEXT, explicit(ours), oblivious(theirs)))
     assert [failure.kind for failure in found] == ([kind] if kind else [])
 
 
@@ -109,34 +109,34 @@ def test_a_difference_between_two_captured_programs(ours: Call, theirs: Call, ki
 def test_size_oblivious_semantics_assume_that_no_size_is_the_largest(bound: str, kinds: list[str]) -> None:
     refused = msgspec.structs.replace(REFUSES, symbols=(("u0", 4),))
     agreed = msgspec.structs.replace(AGREES, symbols=(("u0", 4),))
-    ours = msgspec.structs.replace(explicit(agreed), forms=(Form("traced", (Asserted(bound, ""),)),))
-    assert [failure.kind for failure in mechanism.judge(Seen(TEXT, ours, oblivious(refused)))] == kinds
+    ours = msgspec.structs.replace(explicit(agreed), forms=(Form("traced", (RuntimeAssertion(bound, ""),)),))
+    assert [failure.kind for failure in mechanism.judge(OracleInput(TEXT, ours, oblivious(refused)))] == kinds
 
 
-@pytest.mark.parametrize(("captured", "kinds"), [(Ended(), ["regressed"]), (REFUSED, [])])
-def test_what_refuses_its_own_example_is_no_better_than_no_capture(captured: Ended, kinds: list[str]) -> None:
+@pytest.mark.parametrize(("captured", "kinds"), [(CallEnd(), ["regressed"]), (REFUSED, [])])
+def test_what_refuses_its_own_example_is_no_better_than_no_capture(captured: CallEnd, kinds: list[str]) -> None:
     """Size-oblivious semantics decided `u0//2 == 1` by the sizes that they assume."""
     error = ExceptionInfo("builtins.RuntimeError", "no", ())
     failed = msgspec.structs.replace(explicit(), outcome="fail", exceptions=(error,))
-    other = oblivious(Call("example", Ended(), captured, symbols=(("u0", 4),)))
-    assert [failure.kind for failure in mechanism.judge(Seen(TEXT, failed, other))] == kinds
+    other = oblivious(Call("example", CallEnd(), captured, symbols=(("u0", 4),)))
+    assert [failure.kind for failure in mechanism.judge(OracleInput(TEXT, failed, other))] == kinds
 
 
 def test_values_come_before_anything_else() -> None:
     first = msgspec.structs.replace(STRIDED, size="1")
     others = (msgspec.structs.replace(AGREES, size="1"), AGREES)
-    (failure,) = mechanism.judge(Seen(TEXT, explicit(first, WRONG), oblivious(*others)))
+    (failure,) = mechanism.judge(OracleInput(TEXT, explicit(first, WRONG), oblivious(*others)))
     assert (failure.kind, failure.size) == ("diverged", "2")
     assert failure.evidence == "at size 2: other values with explicit, as eager with size-oblivious semantics"
 
 
 def test_random_numbers_are_not_compared() -> None:
     text = TEXT.replace("torch.add(t0, 1)", "torch.randn_like(t0)")
-    assert mechanism.judge(Seen(text, explicit(WRONG), oblivious(AGREES))) == ()
+    assert mechanism.judge(OracleInput(text, explicit(WRONG), oblivious(AGREES))) == ()
 
 
 def test_without_a_second_run_there_is_nothing_to_compare() -> None:
-    assert mechanism.judge(Seen(TEXT, explicit(WRONG))) == ()
+    assert mechanism.judge(OracleInput(TEXT, explicit(WRONG))) == ()
 
 
 def test_the_guard_whose_other_answer_makes_the_two_alike_is_blamed() -> None:
@@ -145,7 +145,7 @@ def test_the_guard_whose_other_answer_makes_the_two_alike_is_blamed() -> None:
         return explicit(AGREES if ("Eq(u0, 0)", False) in flipped else WRONG)
 
     guards = (SAME, msgspec.structs.replace(GUARD, function="other", expression="Eq(u2, 0)"), GUARD)
-    seen = Seen(TEXT, explicit(WRONG, guards=guards), oblivious(AGREES))
+    seen = OracleInput(TEXT, explicit(WRONG, guards=guards), oblivious(AGREES))
     (found,) = classified(seen, runner, comparing(("capture", "mechanism")))
     assert str(found.signature) == "diverged at torch/_refs/__init__.py:cat [guard_or_false Eq]"
     assert found.cause == "wrong-capture"
@@ -157,14 +157,14 @@ def test_in_user_code_the_only_guard_is_blamed() -> None:
     def no_run(run: Run) -> Observation:
         raise AssertionError(run)
 
-    (found,) = classified(Seen("", explicit(WRONG), oblivious(AGREES)), no_run, ("mechanism",))
+    (found,) = classified(OracleInput("", explicit(WRONG), oblivious(AGREES)), no_run, ("mechanism",))
     assert found.signature.site.function == "cat"
 
 
 @pytest.mark.parametrize("golden", ["own-branch", "diff"])
 def test_what_regressed_has_the_cause_of_the_failed_capture(golden: str) -> None:
     known = read(GOLDEN / f"{golden}.json").failures["export"]
-    seen = Seen(
+    seen = OracleInput(
         "", known.observation, msgspec.structs.replace(known.observation, semantics=SIZE_OBLIVIOUS, outcome="ok")
     )
     (found,) = classified(seen, observe, ("mechanism",))

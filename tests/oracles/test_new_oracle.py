@@ -21,18 +21,18 @@ from click.testing import CliRunner
 
 import ddefuzz
 from ddefuzz.campaign.replay import compare, finding_cases, kept_cases, trial_of
-from ddefuzz.classify.chain import Located
+from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Site
 from ddefuzz.cli.findings import command
-from ddefuzz.execute.protocol import EXPLICIT, Call, Ended, Observation, Run, Runner
+from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, Observation, Run, Runner
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import sighting
 from ddefuzz.findings.textform import read_findings, write_findings
 from ddefuzz.oracles import table
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage
-from ddefuzz.oracles.program import Suspect, Tried, judge_program, kept, shows, suspect_of
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.program import Suspect, TriedRun, judge_program, kept, shows, suspect_of
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import ORACLES, classified
 from ddefuzz.show.table import NAMES
 
@@ -46,13 +46,13 @@ def program(x: Float32[Tensor, "u0"]):
 NOW = datetime(2025, 1, 31, 12, tzinfo=UTC)
 
 
-def judge(seen: Seen) -> tuple[Failure, ...]:
+def judge(seen: OracleInput) -> tuple[Failure, ...]:
     again = [call for call in seen.observation.calls if call.recompiled]
     return tuple(Failure("captured-again", seen.observation, f"at size {one.size}", one.size) for one in again[:1])
 
 
-def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
-    return Located(Site("op", None, "torch.relu"), None, f"size {failure.size}")
+def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
+    return Location(Site("op", None, "torch.relu"), None, f"size {failure.size}")
 
 
 def keep(failure: Failure) -> Failure:
@@ -77,7 +77,7 @@ def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def runner(run: Run) -> Observation:
-    calls = tuple(Call(size, Ended(), Ended(), "same", recompiled=size == "2") for size in run.calls)
+    calls = tuple(Call(size, CallEnd(), CallEnd(), "same", recompiled=size == "2") for size in run.calls)
     return Observation(run.stage, run.semantics, "ok", calls=calls)
 
 
@@ -115,9 +115,9 @@ def test_its_finding_is_stored_shown_and_replayed(tmp_path: Path) -> None:
         trial = trial_of(case)
         assert (trial.run.calls, trial.oracles) == (("2",), ("capture", "toy"))
         seen = runner(trial.run)
-        failures = classified(Seen(TEXT, seen), runner, trial.oracles)
-        assert compare(case, Tried(seen, failures)).status == "as expected"
-        assert compare(case, Tried(seen)).status == "gone"
+        failures = classified(OracleInput(TEXT, seen), runner, trial.oracles)
+        assert compare(case, TriedRun(seen, failures)).status == "as expected"
+        assert compare(case, TriedRun(seen)).status == "gone"
 
 
 COMMANDS = """\

@@ -11,14 +11,14 @@ from ddefuzz.execute.graphs import generated_assertions
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
     EXPLICIT,
-    Asserted,
     Call,
+    CallEnd,
     Difference,
-    Ended,
     Form,
     Observation,
     ProgramSubject,
     Run,
+    RuntimeAssertion,
     Semantics,
     Stage,
     What,
@@ -26,7 +26,7 @@ from ddefuzz.execute.protocol import (
 from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Guard, Place
 from ddefuzz.oracles import agreement, assertions, specialization
 from ddefuzz.oracles.oracle import MOST_SLOW
-from ddefuzz.oracles.seen import Seen, answered_falsely
+from ddefuzz.oracles.seen import OracleInput, answered_falsely
 from ddefuzz.oracles.table import NAMES, ORACLES, calls_of, classified, oracle_of
 from ddefuzz.oracles.verdict import accepted as is_accepted
 from ddefuzz.program.model import functions_in
@@ -50,7 +50,7 @@ GUARD = Guard(
 )
 OTHER = Guard(Place("C++", "aten/src/ATen/ExpandUtils.cpp", 5), "guard_or_true", "u0 >= 0", True, "same")
 CALLING = ("agreement", "specialization", "assertions")
-RETURNED, REFUSED = Ended(), Ended("RuntimeError: no")
+RETURNED, REFUSED = CallEnd(), CallEnd("RuntimeError: no")
 
 
 def observed(*calls: Call, guards: tuple[Guard, ...] = (), constraints: tuple[Constraint, ...] = ()) -> Observation:
@@ -59,8 +59,8 @@ def observed(*calls: Call, guards: tuple[Guard, ...] = (), constraints: tuple[Co
 
 def seen(
     *calls: Call, guards: tuple[Guard, ...] = (), constraints: tuple[Constraint, ...] = (), text: str = TEXT
-) -> Seen:
-    return Seen(text, observed(*calls, guards=guards, constraints=constraints))
+) -> OracleInput:
+    return OracleInput(text, observed(*calls, guards=guards, constraints=constraints))
 
 
 def wrong(what: What = "values") -> Call:
@@ -69,7 +69,7 @@ def wrong(what: What = "values") -> Call:
 
 def refusal(expression: str = "") -> Call:
     error = f"RuntimeError: Runtime assertion failed for expression {expression}" if expression else "RuntimeError: no"
-    return Call("2", RETURNED, Ended(error, expression), symbols=(("u0", 3), ("u1", 1)))
+    return Call("2", RETURNED, CallEnd(error, expression), symbols=(("u0", 3), ("u1", 1)))
 
 
 def nothing(_: Run) -> Observation:
@@ -321,7 +321,7 @@ def test_a_graph_that_computes_nothing_may_have_static_inputs(
     symbols: tuple[tuple[str, int], ...], reported: int
 ) -> None:
     """`torch.export.export(strict=True)` of `return x.is_contiguous()` keeps the sizes of the example."""
-    ended = Ended("AssertionError: Guard failed: args_0.size()[1] == 6", "args_0_size_1 == 6")
+    ended = CallEnd("AssertionError: Guard failed: args_0.size()[1] == 6", "args_0_size_1 == 6")
     call = Call("0", RETURNED, ended, symbols=(("args_0_size_1", 0), *symbols))
     assert len(assertions.judge(seen(call))) == reported
 
@@ -422,9 +422,9 @@ def test_what_eager_rejects_in_dead_code_or_of_its_tape_lacks_no_assertion() -> 
     assert assertions.judge(seen(call, text=dead)) == ()
     chosen = TEXT.replace("torch.neg(t0)", "(t0, torch.neg(x))[0]")
     assert assertions.judge(seen(call, text=chosen)) == ()
-    tape = Ended("RuntimeError: The differentiated Tensor at index 0 appears to not have been used in the graph.")
+    tape = CallEnd("RuntimeError: The differentiated Tensor at index 0 appears to not have been used in the graph.")
     assert assertions.judge(seen(Call("0", tape, RETURNED))) == ()
-    storage = Ended("RuntimeError: setStorage: sizes [2], strides [1] are out of bounds for storage of size 4")
+    storage = CallEnd("RuntimeError: setStorage: sizes [2], strides [1] are out of bounds for storage of size 4")
     assert assertions.judge(seen(Call("0", storage, RETURNED))) == ()
 
 
@@ -448,13 +448,13 @@ def test_what_eager_rejects_in_dead_code_or_of_its_tape_lacks_no_assertion() -> 
 def test_what_eager_rejects_of_data_that_only_gives_a_size_lacks_no_assertion(
     said: str, returned: str, kinds: list[str]
 ) -> None:
-    called = seen(Call("1", Ended(said), RETURNED), text=TEXT.replace("torch.neg(t0)", returned))
+    called = seen(Call("1", CallEnd(said), RETURNED), text=TEXT.replace("torch.neg(t0)", returned))
     compiled = called._replace(observation=msgspec.structs.replace(called.observation, stage="inductor"))
     assert [one.kind for one in assertions.judge(compiled)] == kinds
 
 
 def test_what_eager_rejects_about_memory_that_it_shares_lacks_no_assertion() -> None:
-    storage = Ended("RuntimeError: setStorage: sizes [2] … are out of bounds for storage of size 4")
+    storage = CallEnd("RuntimeError: setStorage: sizes [2] … are out of bounds for storage of size 4")
     judged = seen(Call("1", storage, RETURNED))
     assert assertions.judge(judged) == ()
     inductor = judged._replace(observation=msgspec.structs.replace(judged.observation, stage="inductor"))
@@ -478,7 +478,7 @@ def test_a_size_of_minus_1_that_data_decide_is_not_kept_by_expand(
 ) -> None:
     frame = Frame("torch/_refs/__init__.py", 3198, function, "a", exact=True)
     made = Constraint("assertion", refused, "expect_true", Place("Python", frame.file, 3198), (frame,))
-    call = Call("2", RETURNED, Ended("RuntimeError: no", refused), symbols=(("u0", 2),))
+    call = Call("2", RETURNED, CallEnd("RuntimeError: no", refused), symbols=(("u0", 2),))
     assert [failure.kind for failure in assertions.judge(seen(call, constraints=(made,)))] == kinds
 
 
@@ -526,7 +526,7 @@ def test_strides_that_only_inductor_changes_are_its_doing(
         msgspec.structs.replace(wrong(), differences=(Difference("strides", "result", f"(1, 2), eager has {one}"),))
         for one in wanted
     ]
-    compiled = Seen(TEXT, msgspec.structs.replace(observed(*calls), stage="inductor"))
+    compiled = OracleInput(TEXT, msgspec.structs.replace(observed(*calls), stage="inductor"))
 
     def runs(run: Run) -> Observation:
         differs = in_aot if run.stage == "aot" else "differs"
@@ -594,7 +594,7 @@ def test_of_calls_inside_of_a_call_the_one_whose_result_differs_is_named(wrong_i
 
     def runs(run: Run) -> Observation:
         assert isinstance(run.subject, ProgramSubject)
-        program = Seen(run.subject.text, observed()).program
+        program = OracleInput(run.subject.text, observed()).program
         assert program is not None
         agrees = Call("2", RETURNED, RETURNED, "same", symbols=(("u0", 3),))
         return observed(wrong() if f"torch.{wrong_in}" in functions_in(program) else agrees)
@@ -605,7 +605,7 @@ def test_of_calls_inside_of_a_call_the_one_whose_result_differs_is_named(wrong_i
 
 def test_inductor_compiles_no_program_that_returns_a_number_only() -> None:
     text = TEXT.replace("t0 = torch.relu(x)", "n0 = x.shape[0] * 2\n    t0 = torch.full((torch.sym_min(n0, 3),), 0.5)")
-    compiled = Seen(text, msgspec.structs.replace(observed(wrong()), stage="inductor"))
+    compiled = OracleInput(text, msgspec.structs.replace(observed(wrong()), stage="inductor"))
     tried: list[str] = []
 
     def runs(run: Run) -> Observation:
@@ -631,7 +631,7 @@ def program(x: Float32[Tensor, "6 4"], mask: Bool[Tensor, "6"]):
 def test_a_healthy_program_has_no_failure(stage: Stage) -> None:
     observation = observe(Run(ProgramSubject(PLANTED), stage, calls=CALL_SIZES))
     assert observation.calls
-    assert classified(Seen(PLANTED, observation), observe) == ()
+    assert classified(OracleInput(PLANTED, observation), observe) == ()
 
 
 @pytest.mark.slow
@@ -648,7 +648,7 @@ def program(x: Int64[Tensor, "3"]):
     for guard in healthy.guards:
         planted = Semantics(answers=(Answer(guard.place, not guard.fallback, guard.expression),))
         observation = observe(Run(ProgramSubject(text), "aot", planted, calls=CALL_SIZES))
-        for found in classified(Seen(text, observation), observe):
+        for found in classified(OracleInput(text, observation), observe):
             changing += 1
             assert guard.place.file in {found.signature.site.module, found.signature.site.function}
     assert changing == 1
@@ -690,14 +690,14 @@ def test_an_assertion_that_is_not_true_in_a_call_that_returns_is_lost() -> None:
 @pytest.mark.parametrize(
     ("in_aot", "function"), [(RETURNED, "aot_dispatch_base_graph"), (REFUSED, "create_deferred_runtime_asserts")]
 )
-def test_the_stage_that_loses_an_assertion_is_blamed(in_aot: Ended, function: str) -> None:
+def test_the_stage_that_loses_an_assertion_is_blamed(in_aot: CallEnd, function: str) -> None:
     lost = Call("2", RETURNED, RETURNED, "same", failing="u0 <= 2")
 
     def runner(run: Run) -> Observation:
         assert run.stage == "aot"
         return observed(msgspec.structs.replace(lost, captured=in_aot))
 
-    subject = Seen(TEXT, msgspec.structs.replace(observed(lost), stage="inductor"))
+    subject = OracleInput(TEXT, msgspec.structs.replace(observed(lost), stage="inductor"))
     (found,) = classified(subject, runner, CALLING)
     assert (found.signature.kind, found.signature.site.function) == ("lost-assertion", function)
 
@@ -705,27 +705,27 @@ def test_the_stage_that_loses_an_assertion_is_blamed(in_aot: Ended, function: st
 def in_forms(*forms: Form, message: str = "") -> list[tuple[str, str]]:
     made = Constraint("assertion", "u0 < 10", "expect_true", Place("Python", "f", 1), message=message)
     observation = msgspec.structs.replace(observed(constraints=(made,)), forms=forms)
-    return [(one.kind, one.evidence) for one in assertions.judge(Seen(TEXT, observation))]
+    return [(one.kind, one.evidence) for one in assertions.judge(OracleInput(TEXT, observation))]
 
 
 def test_assertions_are_judged_in_every_form() -> None:
-    late = Asserted("u0 >= 2", "a", after=("aten.add",))
+    late = RuntimeAssertion("u0 >= 2", "a", after=("aten.add",))
     assert in_forms(Form("traced", (late,))) == [("late-assertion", "u0 >= 2 in the traced form")]
     assert in_forms(Form("traced", (msgspec.structs.replace(late, own=True),)), Form("lowered", (late,))) == []
-    twice = (Asserted("u0 >= 2", "a"), Asserted("2 <= u0", "b"))
+    twice = (RuntimeAssertion("u0 >= 2", "a"), RuntimeAssertion("2 <= u0", "b"))
     assert in_forms(Form("generated", twice)) == [("repeated-assertion", "u0 >= 2 in the generated form")]
     assert in_forms(Form("traced", tuple(msgspec.structs.replace(one, own=True) for one in twice))) == []
-    assert in_forms(Form("traced", (Asserted("u0 < 10", "c"), Asserted("u0 < 12", "d")))) == []
+    assert in_forms(Form("traced", (RuntimeAssertion("u0 < 10", "c"), RuntimeAssertion("u0 < 12", "d")))) == []
 
 
 def test_a_message_may_not_be_hidden_by_the_same_condition() -> None:
-    said = Asserted("u0 < 10", "few", own=True)
-    assert in_forms(Form("traced", (Asserted("u0 <= 8", "other"), said)), message="few") == []
+    said = RuntimeAssertion("u0 < 10", "few", own=True)
+    assert in_forms(Form("traced", (RuntimeAssertion("u0 <= 8", "other"), said)), message="few") == []
     hidden = [("lost-message", "u0 < 10 in the traced form")]
-    assert in_forms(Form("traced", (Asserted("u0 <= 9", "other"), said)), message="few") == hidden
-    assert in_forms(Form("traced", (said,)), Form("generated", (Asserted("u0 < 10", "u0 < 10"),)), message="few") == [
-        ("lost-message", "u0 < 10 in the generated form")
-    ]
+    assert in_forms(Form("traced", (RuntimeAssertion("u0 <= 9", "other"), said)), message="few") == hidden
+    assert in_forms(
+        Form("traced", (said,)), Form("generated", (RuntimeAssertion("u0 < 10", "u0 < 10"),)), message="few"
+    ) == [("lost-message", "u0 < 10 in the generated form")]
 
 
 def test_the_code_of_inductor_has_its_assertions() -> None:
@@ -741,6 +741,6 @@ def test_the_code_of_inductor_has_its_assertions() -> None:
         cpp_fused_add_1(buf1, u0, u1)
     """
     assert [*generated_assertions(code)] == [
-        Asserted("u0 >= 2", "u0 >= 2", after=("torch.ops.aten.narrow",)),
-        Asserted("u0 == u1", "Eq(u0, u1)"),
+        RuntimeAssertion("u0 >= 2", "u0 >= 2", after=("torch.ops.aten.narrow",)),
+        RuntimeAssertion("u0 == u1", "Eq(u0, u1)"),
     ]

@@ -19,7 +19,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Run, Stage
 from ddefuzz.instrument import torch_api
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import classified
 from ddefuzz.program.sizes import CALL_SIZES
 
@@ -46,7 +46,7 @@ Change = Callable[[Graph, list[Node]], None]
 def found(text: str, stage: Stage) -> list[str]:
     observation = observe(Run(ProgramSubject(text), stage, calls=CALL_SIZES))
     assert observation.outcome == "ok"
-    return [str(one.signature) for one in classified(Seen(text, observation), observe, ORACLES)]
+    return [str(one.signature) for one in classified(OracleInput(text, observation), observe, ORACLES)]
 
 
 def drop(graph: Graph, asserts: list[Node]) -> None:
@@ -137,9 +137,9 @@ def test_a_message_that_is_dropped_is_found(monkeypatch: pytest.MonkeyPatch, tmp
     run = Run(CallableSubject(str(path), name="make"), "compile", calls=("example",))
     healthy = observe(run)
     assert [one.message for one in healthy.constraints] == ["four rows at most"]
-    assert classified(Seen("", healthy), observe, ORACLES) == ()
+    assert classified(OracleInput("", healthy), observe, ORACLES) == ()
     plant_in_dynamo(monkeypatch, silence)
-    (one,) = classified(Seen("", observe(run)), observe, ORACLES)
+    (one,) = classified(OracleInput("", observe(run)), observe, ORACLES)
     assert str(one.signature) == f"lost-message at {TRACED} [x0 <= n]"
 
 

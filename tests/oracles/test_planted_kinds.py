@@ -18,14 +18,14 @@ import msgspec
 import pytest
 import torch
 
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import Observation, Run
 from ddefuzz.oracles.oracle import attributed
 from ddefuzz.oracles.program import observe
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import kinds, oracle_of
 from tests.oracles.planted_kinds import CODE, NOT_PLANTED, PLANTS, InWorker, Planted, lost, seen
 
@@ -52,7 +52,7 @@ class Golden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     evidence: str
 
 
-def reported(kind: Kind, found: Seen, runner: Any) -> Classified:
+def reported(kind: Kind, found: OracleInput, runner: Any) -> Classification:
     """The failure of this kind that its oracle reports, with its site."""
     oracle = oracle_of(kind)
     failure = next(one for one in oracle.judge(found) if one.kind == kind)
@@ -135,7 +135,7 @@ def test_every_kind_has_a_golden_file_with_its_signature(kind: Kind) -> None:
     golden = read(kind)
     assert not FOLDERS.search(gzip.decompress(path_of(kind).read_bytes()).decode())
     runs = iter(golden.runs)
-    named = reported(kind, Seen(golden.text, golden.observation, golden.second), lambda run: next(runs))
+    named = reported(kind, OracleInput(golden.text, golden.observation, golden.second), lambda run: next(runs))
     assert named.signature == golden.signature
     assert (named.cause, named.failure.evidence) == (golden.cause, golden.evidence)
     assert next(runs, None) is None, "the site was found with fewer runs"

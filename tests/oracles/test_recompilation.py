@@ -15,14 +15,14 @@ import pytest
 from ddefuzz.campaign.plan import CALLED, Plan, parse_budget
 from ddefuzz.campaign.replay import compare, finding_cases, kept_cases, trial_of
 from ddefuzz.classify.signature import Site
-from ddefuzz.execute.protocol import EXPLICIT, Call, Ended, Observation, ProgramSubject, Run, Stage, measured
+from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, Observation, ProgramSubject, Run, Stage, measured
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, sighting
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.instrument.events import Constraint, Place
 from ddefuzz.oracles.program import judge_program, judge_run, kept, observe, shows, suspect_of
-from ddefuzz.oracles.recompilation import MODE_OF, ORACLE, Repeated, judge, keep
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.recompilation import MODE_OF, ORACLE, CallSequence, judge, keep
+from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import NAMES, ORACLES
 from ddefuzz.program.sizes import REPEATED_SIZES
 from ddefuzz.repro.finding import finding_script, finding_snippet
@@ -115,9 +115,9 @@ def test_later_calls_do_not_change_the_guard_that_is_named() -> None:
 
 def test_a_healthy_program_is_compiled_as_often_as_needed() -> None:
     seen = observe(Run(ProgramSubject(ABS), "recompile", calls=REPEATED_SIZES))
-    assert seen.measurement(Repeated) == Repeated((0, 1), 2, ((0, 1, 2, 3),))
+    assert seen.measurement(CallSequence) == CallSequence((0, 1), 2, ((0, 1, 2, 3),))
     assert [call.recompiled for call in seen.calls] == [True, True, False, False]
-    assert judge(Seen(ABS, seen)) == ()
+    assert judge(OracleInput(ABS, seen)) == ()
 
 
 def test_eager_that_raises_is_not_judged() -> None:
@@ -128,8 +128,8 @@ def test_eager_that_raises_is_not_judged() -> None:
 
 
 def observation(compiled: tuple[int, ...], guard: Constraint | None) -> Observation:
-    calls = tuple(Call(size, Ended(), Ended(), recompiled=at in compiled) for at, size in enumerate(REPEATED_SIZES))
-    repeated = Repeated(compiled, 1, ((0, 1, 2, 3),), "Eq(s0, 9)", guard)
+    calls = tuple(Call(size, CallEnd(), CallEnd(), recompiled=at in compiled) for at, size in enumerate(REPEATED_SIZES))
+    repeated = CallSequence(compiled, 1, ((0, 1, 2, 3),), "Eq(s0, 9)", guard)
     return Observation("recompile-dynamic", EXPLICIT, "ok", calls=calls, measured=measured(repeated))
 
 
@@ -137,10 +137,10 @@ GUARD = Constraint("guard", "Eq(s0, 9)", "guard_int", Place("Python", "torch/_re
 
 
 def test_the_fewest_first_calls_are_kept() -> None:
-    (failure,) = judge(Seen("", observation((0, 2, 3), GUARD)))
+    (failure,) = judge(OracleInput("", observation((0, 2, 3), GUARD)))
     less = keep(failure)
     assert [call.size for call in less.observation.calls] == ["5", "7", "9"]
-    fewer = less.observation.measurement(Repeated)
+    fewer = less.observation.measurement(CallSequence)
     assert fewer is not None
     assert fewer.compiled == (0, 2)
     assert less.evidence == "Eq(s0, 9): 2 compilations for the sizes 5, 7, 9, 1 needed"
@@ -148,8 +148,8 @@ def test_the_fewest_first_calls_are_kept() -> None:
 
 
 def test_sizes_that_are_the_same_by_chance_and_unknown_reasons_are_no_alarms() -> None:
-    assert judge(Seen("", observation((0, 2, 3), None))) == ()
-    assert judge(Seen("", observation((0,), GUARD))) == ()
+    assert judge(OracleInput("", observation((0, 2, 3), None))) == ()
+    assert judge(OracleInput("", observation((0,), GUARD))) == ()
 
 
 @pytest.mark.parametrize(
@@ -171,10 +171,10 @@ def test_sizes_that_are_the_same_by_chance_and_unknown_reasons_are_no_alarms() -
 )
 def test_a_computed_size_that_becomes_0_or_1_is_no_alarm(guard: str, is_so: bool) -> None:
     seen = observation((0, 2, 3), GUARD)
-    repeated = seen.measurement(Repeated)
+    repeated = seen.measurement(CallSequence)
     assert repeated is not None
     seen = msgspec.structs.replace(seen, measured=measured(msgspec.structs.replace(repeated, guard=guard)))
-    assert (judge(Seen("", seen)) == ()) == is_so
+    assert (judge(OracleInput("", seen)) == ()) == is_so
 
 
 def test_other_oracles_do_not_judge_these_stages() -> None:

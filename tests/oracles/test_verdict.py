@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, Call, Difference, Ended, Observation, Outcome, Semantics
+from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, Call, CallEnd, Difference, Observation, Outcome, Semantics
 from ddefuzz.instrument.events import Counterfactual, Guard, Place
 from ddefuzz.oracles.verdict import Verdict, is_mostly_alike, needs_second_run, verdict
 
@@ -22,10 +22,10 @@ def answered(*counterfactuals: Counterfactual, outcome: Outcome = "ok") -> Obser
 
 
 VALUES = (Difference("values", "result", "1 of 3"),)
-DIFFERS = (Call("example", Ended(), Ended(), "differs", VALUES, symbols=(("u0", 2),)),)
-REFUSED = (Call("example", Ended(), Ended("RuntimeError: no", "Eq((u0//2), 1)"), symbols=(("u0", 4),)),)
-NOT_BROADCAST = (Call("example", Ended(), Ended("RuntimeError: no", "Eq(u0, u1)"), symbols=(("u0", 1), ("u1", 4))),)
-ASSUMED_AWAY = (Call("1", Ended(), Ended(), "differs", VALUES, symbols=(("u0", 1),)),)
+DIFFERS = (Call("example", CallEnd(), CallEnd(), "differs", VALUES, symbols=(("u0", 2),)),)
+REFUSED = (Call("example", CallEnd(), CallEnd("RuntimeError: no", "Eq((u0//2), 1)"), symbols=(("u0", 4),)),)
+NOT_BROADCAST = (Call("example", CallEnd(), CallEnd("RuntimeError: no", "Eq(u0, u1)"), symbols=(("u0", 1), ("u1", 4))),)
+ASSUMED_AWAY = (Call("1", CallEnd(), CallEnd(), "differs", VALUES, symbols=(("u0", 1),)),)
 
 
 def second(outcome: Outcome = "ok", graph: str = "a = x + 1", calls: tuple[Call, ...] = ()) -> Observation:

@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from ddefuzz.classify.chain import Located
+from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import Observation, Run, Runner, Stage, measured
 from ddefuzz.execute.worker import late
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script
-from ddefuzz.oracles.seen import Seen, unknown
+from ddefuzz.oracles.seen import OracleInput, unknown
 from ddefuzz.program.sizes import module_of
 
 
@@ -50,15 +50,15 @@ def twice(observation: Observation) -> tuple[str, ...]:
     return tuple(sorted(op for op, number in times.items() if number > 1))
 
 
-def judge(seen: Seen) -> tuple[Failure, ...]:
+def judge(seen: OracleInput) -> tuple[Failure, ...]:
     return tuple(
         Failure("calls-twice", seen.observation, f"{op} is called twice") for op in twice(seen.observation)[:1]
     )
 
 
-def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
+def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     ops = twice(failure.observation)
-    return Located(Site("op", None, ops[0]), None, "twice") if ops else unknown(seen)
+    return Location(Site("op", None, ops[0]), None, "twice") if ops else unknown(seen)
 
 
 def facts(failure: Failure) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import InputError
 from ddefuzz.execute import comparison as by_call
 from ddefuzz.execute import exercise
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, Difference, Ended, Observation, Stage
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, CallEnd, Difference, Observation, Stage
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.table import ORACLES
 from ddefuzz.program.evaluate import materialize
@@ -50,9 +50,9 @@ SELECTED = """\
 def program(x: Float32[Tensor, "6"], mask: Bool[Tensor, "6"]):
     return torch.cat((x[mask], torch.zeros(2)))
 """
-AGREES = Call("2", Ended(), Ended(), "same")
+AGREES = Call("2", CallEnd(), CallEnd(), "same")
 MESSAGE = "AssertionError: Runtime assertion failed for expression Eq(u0, 6) on node 'eq'"
-REFUSED = Ended(MESSAGE, "Eq(u0, 6)")
+REFUSED = CallEnd(MESSAGE, "Eq(u0, 6)")
 
 
 def differs(*whats: Any) -> Call:
@@ -71,12 +71,12 @@ def finding(kind: str, call: Call, text: str = SCALED, stage: Stage = "aot", **f
 KINDS = {
     "wrong-result": differs("strides", "values"),
     "wrong-layout": differs("strides"),
-    "over-strict": Call("2", Ended(), REFUSED),
-    "missing-assertion": Call("2", Ended("RuntimeError: no such size"), Ended()),
-    "lost-assertion": Call("2", Ended("RuntimeError: no such size"), Ended()),
-    "specialized": Call("2", Ended(), REFUSED),
-    "narrowed": Call("2", Ended(), REFUSED),
-    "changed": Call("2", Ended(), REFUSED),
+    "over-strict": Call("2", CallEnd(), REFUSED),
+    "missing-assertion": Call("2", CallEnd("RuntimeError: no such size"), CallEnd()),
+    "lost-assertion": Call("2", CallEnd("RuntimeError: no such size"), CallEnd()),
+    "specialized": Call("2", CallEnd(), REFUSED),
+    "narrowed": Call("2", CallEnd(), REFUSED),
+    "changed": Call("2", CallEnd(), REFUSED),
     "diverged": differs("values"),
 }
 """For each kind of captured programs that are wrong, a call that shows it."""
@@ -161,7 +161,7 @@ def test_the_verdicts(kind: str, compute: Callable[..., Any], code: int, capsys:
 def test_a_missing_assertion(capsys: pytest.CaptureFixture[str]) -> None:
     text = SCALED.replace("a.shape[0])", "x[2:3].view(1))")
     error = "shape '[1]' is invalid for input of size 0"
-    script = finding_script(finding("missing-assertion", Call("2", Ended(f"RuntimeError: {error}"), Ended()), text))
+    script = finding_script(finding("missing-assertion", Call("2", CallEnd(f"RuntimeError: {error}"), CallEnd()), text))
     assert verdict(script, eager, capsys) == (1, {"eager": "raises", "captured": "returns", "message": error})
     assert verdict(script, refuses, capsys) == (0, {"eager": "raises", "captured": "raises"})
 
@@ -291,7 +291,7 @@ PLANTED = {
     "aot": (
         "guard_or_false(tensor.shape[0] == 0):",
         "isinstance(tensor.shape[0], torch.SymInt) and torch._check(tensor.shape[0] > 3):",
-        Call("2", Ended(), Ended("AssertionError: Runtime assertion failed", "u0 >= 4")),
+        Call("2", CallEnd(), CallEnd("AssertionError: Runtime assertion failed", "u0 >= 4")),
         "over-strict",
     ),
 }

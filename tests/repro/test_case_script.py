@@ -10,7 +10,7 @@ import pytest
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
-from ddefuzz.repro.run import Written, run_scripts
+from ddefuzz.repro.run import ScriptSource, run_scripts
 from ddefuzz.repro.script import case_script
 
 MODULE = """\
@@ -72,7 +72,7 @@ def test_the_verdicts_of_cases(tmp_path: Path) -> None:
         return CallableSubject(str(tmp_path / "cases.py"), case=case) if case else ProgramSubject(PROGRAM)
 
     written = [
-        Written(f"{at}", kind, partial(case_script, subject(case), stage, kind, "a case"))
+        ScriptSource(f"{at}", kind, partial(case_script, subject(case), stage, kind, "a case"))
         for at, (case, stage, kind, _) in enumerate(CASES)
     ]
     results = run_scripts(written, sys.executable, 1, lambda _: None, forked=True)

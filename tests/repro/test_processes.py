@@ -13,7 +13,7 @@ import pytest
 
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.repro import run
-from ddefuzz.repro.run import Cold, Ended, Forked
+from ddefuzz.repro.run import Cold, ForkServers, ScriptEnd
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def python(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.fixture(params=[Cold, Forked])
-def processes(request: pytest.FixtureRequest, python: str, tmp_path: Path) -> Iterator[Cold | Forked]:
-    made: Cold | Forked = (
-        Cold(python, tmp_path, 2.0) if request.param is Cold else Forked(python, tmp_path, jobs=1, seconds=2.0)
+@pytest.fixture(params=[Cold, ForkServers])
+def processes(request: pytest.FixtureRequest, python: str, tmp_path: Path) -> Iterator[Cold | ForkServers]:
+    made: Cold | ForkServers = (
+        Cold(python, tmp_path, 2.0) if request.param is Cold else ForkServers(python, tmp_path, jobs=1, seconds=2.0)
     )
     yield made
     made.stop()
@@ -52,26 +52,28 @@ def script(folder: Path, text: str) -> Path:
         pytest.param("while True: pass", None, "", marks=pytest.mark.slow),
     ],
 )
-def test_how_a_script_ends(processes: Cold | Forked, tmp_path: Path, text: str, code: int | None, output: str) -> None:
-    assert processes.run(script(tmp_path, text)) == Ended(code, output, "")
+def test_how_a_script_ends(
+    processes: Cold | ForkServers, tmp_path: Path, text: str, code: int | None, output: str
+) -> None:
+    assert processes.run(script(tmp_path, text)) == ScriptEnd(code, output, "")
 
 
-def test_an_exception_is_in_the_errors(processes: Cold | Forked, tmp_path: Path) -> None:
+def test_an_exception_is_in_the_errors(processes: Cold | ForkServers, tmp_path: Path) -> None:
     ended = processes.run(script(tmp_path, "raise ValueError('why')"))
     assert ended is not None
     assert (ended.code, ended.errors.splitlines()[-1]) == (1, "ValueError: why")
 
 
-def test_scripts_share_nothing(processes: Cold | Forked, tmp_path: Path) -> None:
+def test_scripts_share_nothing(processes: Cold | ForkServers, tmp_path: Path) -> None:
     text = "import sys\nprint(hasattr(sys, 'mark'))\nsys.mark = 1"
-    assert [processes.run(script(tmp_path, text)) for _ in range(2)] == [Ended(0, "False\n", "")] * 2
+    assert [processes.run(script(tmp_path, text)) for _ in range(2)] == [ScriptEnd(0, "False\n", "")] * 2
 
 
-def test_stop_ends_a_running_script(processes: Cold | Forked, tmp_path: Path) -> None:
+def test_stop_ends_a_running_script(processes: Cold | ForkServers, tmp_path: Path) -> None:
     started = tmp_path / "pid"
     text = f"import os, pathlib, time\npathlib.Path({str(started)!r}).write_text(str(os.getpid()))\ntime.sleep(60)"
     path = script(tmp_path, text)
-    ended: list[Ended | None] = []
+    ended: list[ScriptEnd | None] = []
     thread = threading.Thread(target=lambda: ended.append(processes.run(path)))
     thread.start()
     while not (started.exists() and started.read_text()):
@@ -100,7 +102,7 @@ def test_an_interpreter_that_ends_is_said(tmp_path: Path) -> None:
     path = tmp_path / "python"
     path.write_text("#!/bin/sh\necho 'no torch here' >&2\nexit 9\n")
     path.chmod(0o755)
-    processes = Forked(str(path), tmp_path, jobs=2, seconds=2.0)
+    processes = ForkServers(str(path), tmp_path, jobs=2, seconds=2.0)
     with pytest.raises(UnsupportedError, match="the process that runs the scripts ended: no torch here"):
         processes.run(script(tmp_path, ""))
     processes.stop()
@@ -110,8 +112,8 @@ def test_lines_that_an_interpreter_prints_first_are_not_answers(tmp_path: Path) 
     path = tmp_path / "python"
     path.write_text(f'#!/bin/sh\necho welcome\necho 5\necho {{}}\nexec {sys.executable} -S "$@"\n')
     path.chmod(0o755)
-    processes = Forked(str(path), tmp_path, jobs=1, seconds=2.0)
-    assert processes.run(script(tmp_path, "print('said')")) == Ended(0, "said\n", "")
+    processes = ForkServers(str(path), tmp_path, jobs=1, seconds=2.0)
+    assert processes.run(script(tmp_path, "print('said')")) == ScriptEnd(0, "said\n", "")
     processes.stop()
 
 
@@ -123,7 +125,7 @@ def test_an_interpreter_that_gives_no_answer_is_ended(
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\necho {line}\nexec sleep 600\n")
     path.chmod(0o755)
-    processes = Forked(str(path), tmp_path, jobs=1, seconds=0.1)
+    processes = ForkServers(str(path), tmp_path, jobs=1, seconds=0.1)
     with pytest.raises(UnsupportedError, match=r"gives no answer within 0\.2 s"):
         processes.run(script(tmp_path, ""))
     processes.stop()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from ddefuzz.classify.expected import NATIVE_INTERNAL, PYTHON_INTERNAL, Expected
+from ddefuzz.classify.expected import NATIVE_INTERNAL, PYTHON_INTERNAL, ExpectedFailure
 from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.recipes import LAYOUTS
 from ddefuzz.program.text import parse
@@ -55,12 +55,12 @@ def program(mask: Bool[Tensor, "6"]):
 
 GUARD = "GuardOnDataDependentSymNode"
 ZERO_CHUNKS = {"exception": GUARD, "function": "at::native::chunk", "evaluated": "Eq(0, (u7 + 1)//2)"}
-IN_CHUNK = Expected("by_native", ZERO_CHUNKS, NATIVE_INTERNAL)
+IN_CHUNK = ExpectedFailure("by_native", ZERO_CHUNKS, NATIVE_INTERNAL)
 """The message of dynamo and export for `torch.chunk`, with another symbol, order and direction."""
 
-IN_EXPAND = Expected("by_native", {**ZERO_CHUNKS, "function": "at::native::expand"}, NATIVE_INTERNAL)
-ANOTHER_EXPRESSION = Expected("by_native", {**ZERO_CHUNKS, "evaluated": "u0 < 3"}, NATIVE_INTERNAL)
-DIFFERENT = Expected(
+IN_EXPAND = ExpectedFailure("by_native", {**ZERO_CHUNKS, "function": "at::native::expand"}, NATIVE_INTERNAL)
+ANOTHER_EXPRESSION = ExpectedFailure("by_native", {**ZERO_CHUNKS, "evaluated": "u0 < 3"}, NATIVE_INTERNAL)
+DIFFERENT = ExpectedFailure(
     "by_message", {"exception": "PendingUnbackedSymbolNotFound", "message": "Pending unbacked symbols"}
 )
 
@@ -108,17 +108,17 @@ def verdict(script: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
         (CHUNK_OF_INPUT, "fake", IN_CHUNK),
         (CHUNK_OF_INPUT, "export", IN_CHUNK),
         (CHUNK_OF_INPUT, "compile", IN_CHUNK),
-        (LOSS, "export-strict", Expected("by_python", IN_LOSS, PYTHON_INTERNAL)),
+        (LOSS, "export-strict", ExpectedFailure("by_python", IN_LOSS, PYTHON_INTERNAL)),
     ],
 )
-def test_the_failure_shows_with_torch_alone(text: str, stage: str, expected: Expected, tmp_path: Path) -> None:
+def test_the_failure_shows_with_torch_alone(text: str, stage: str, expected: ExpectedFailure, tmp_path: Path) -> None:
     script = repro_script(parse(text, "chunk.py").program, stage, expected, "a title")
     code, result = run(script, tmp_path)
     assert (code, result["stage"], result["verdict"], result["seen"]) == (1, stage, "shows", expected.seen)
 
 
-ELSEWHERE = Expected("by_python", {**IN_LOSS, "function": "torch/nn/functional.py:mse_loss"}, PYTHON_INTERNAL)
-OTHER_BRANCH = Expected("by_python", {**IN_LOSS, "evaluated": "size_average is not None"}, PYTHON_INTERNAL)
+ELSEWHERE = ExpectedFailure("by_python", {**IN_LOSS, "function": "torch/nn/functional.py:mse_loss"}, PYTHON_INTERNAL)
+OTHER_BRANCH = ExpectedFailure("by_python", {**IN_LOSS, "evaluated": "size_average is not None"}, PYTHON_INTERNAL)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ OTHER_BRANCH = Expected("by_python", {**IN_LOSS, "evaluated": "size_average is n
     ],
 )
 def test_another_failure_is_reported_with_both_stated(
-    text: str, expected: Expected, seen: dict[str, str], capsys: pytest.CaptureFixture[str]
+    text: str, expected: ExpectedFailure, seen: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = repro_script(parse(text, "case.py").program, "export", expected, "a title")
     code, said, found = verdict(script, capsys)
@@ -149,7 +149,7 @@ def test_another_failure_is_reported_with_both_stated(
 
 @pytest.mark.parametrize("expected", [IN_CHUNK, DIFFERENT], ids=["guard", "message"])
 def test_an_error_of_the_capture_itself_is_no_failure_of_torch(
-    expected: Expected, capsys: pytest.CaptureFixture[str]
+    expected: ExpectedFailure, capsys: pytest.CaptureFixture[str]
 ) -> None:
     namespace = namespace_of(repro_script(parse(ADD, "case.py").program, "export", expected, "a title"))
 
@@ -181,7 +181,7 @@ def test_scripts_that_pass_or_cannot_be_judged(
 
 @pytest.mark.parametrize("stage", CAPTURES)
 @pytest.mark.parametrize("expected", [IN_CHUNK, DIFFERENT, ELSEWHERE], ids=lambda expected: str(expected.recognizer))
-def test_every_stage_has_a_script_that_compiles(stage: str, expected: Expected) -> None:
+def test_every_stage_has_a_script_that_compiles(stage: str, expected: ExpectedFailure) -> None:
     script = repro_script(parse(CHUNK_OF_INPUT, "chunk.py").program, stage, expected, 'A "quoted" \\ title')
     compile(script, "repro.py", "exec", dont_inherit=True)
     assert ("mark_unbacked" in script) == (stage not in {"eager", "export"})

@@ -17,8 +17,8 @@ from ddefuzz.show.blocks import (
     Items,
     Paragraph,
     Picture,
-    Row,
     Span,
+    TableRow,
     marked,
     prose,
     table,
@@ -37,7 +37,11 @@ def every_block(text: str) -> tuple[Block, ...]:
         Paragraph(text, "bad"),
         Items((text, (text, Span(text, code=True, style="dim")))),
         Facts(((f"fact {text}", text), ("code", Span(text, code=True)))),
-        table(("op", text), [Row((text, text), detail=text), Row(((text, "\n", text), Span(text)))], code=("op",)),
+        table(
+            ("op", text),
+            [TableRow((text, text), detail=text), TableRow(((text, "\n", text), Span(text)))],
+            code=("op",),
+        ),
         Code(text),
         Code(text, "diff"),
         Commands((text,), before=text),
@@ -83,8 +87,8 @@ def test_no_text_is_a_control_on_a_terminal(text: str) -> None:
 
 def test_what_a_terminal_shows() -> None:
     rows = [
-        Row(("aten.add", Span("fails", style="bad"), "3"), detail="first\nsecond"),
-        Row(("b", ("x", "\n", "y"), "12")),
+        TableRow(("aten.add", Span("fails", style="bad"), "3"), detail="first\nsecond"),
+        TableRow(("b", ("x", "\n", "y"), "12")),
     ]
     shown = terminal(
         [
@@ -119,7 +123,7 @@ def test_what_a_terminal_shows() -> None:
 
 
 def test_what_markdown_shows() -> None:
-    rows = [Row(("aten|add", "x_", "3"), detail="first\nsecond"), Row(("b", ("x", "\n", "y"), "12"))]
+    rows = [TableRow(("aten|add", "x_", "3"), detail="first\nsecond"), TableRow(("b", ("x", "\n", "y"), "12"))]
     shown = markdown(
         [
             Heading("A *title*"),

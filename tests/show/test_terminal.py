@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
-from ddefuzz.instrument.events import Frame, Place, Raised
+from ddefuzz.instrument.events import Frame, Place, RaisedError
 from ddefuzz.oracles.capture import classify
-from ddefuzz.show.blocks import Row, table
+from ddefuzz.show.blocks import TableRow, table
 from ddefuzz.show.evidence import MARK, stack_to_site
 from ddefuzz.show.terminal import folded, terminal
 
@@ -44,13 +44,13 @@ def test_folding_fits_and_loses_nothing_but_space(text: str, width: int) -> None
     assert "".join("".join(lines).split()) == "".join(text.split())
 
 
-def lines_of(width: int, *rows: Row, folding: Sequence[str] = ()) -> list[str]:
+def lines_of(width: int, *rows: TableRow, folding: Sequence[str] = ()) -> list[str]:
     return terminal([table(("name", "site", "n"), rows, right=["n"], folding=folding)], width).splitlines()
 
 
 LONG, SHORT = (
-    Row(("one", SITE, "1"), "a detail of the row"),
-    Row(("three", "user code", "12")),
+    TableRow(("one", SITE, "1"), "a detail of the row"),
+    TableRow(("three", "user code", "12")),
 )
 
 
@@ -87,7 +87,7 @@ def test_where_folding_is_not_enough_it_goes_into_the_detail() -> None:
 
 
 def test_names_in_the_first_column_stay_whole() -> None:
-    row = Row(("data-dependent-output-15ea0d4b19", "depends on data, and more", "1"))
+    row = TableRow(("data-dependent-output-15ea0d4b19", "depends on data, and more", "1"))
     first, second, *_ = lines_of(58, row)[2:]
     assert first.split() == ["data-dependent-output-15ea0d4b19", *["depends", "on", "data,", "and"], "1"]
     assert second.split() == ["more"]
@@ -102,7 +102,7 @@ def test_names_in_the_first_column_stay_whole() -> None:
 def test_a_table_fits_and_loses_nothing_but_space(
     cells: list[tuple[str, str, str]], width: int, folding: list[str]
 ) -> None:
-    rows = [Row(row) for row in cells]
+    rows = [TableRow(row) for row in cells]
     lines = lines_of(width, *rows, folding=folding)
     assert max(map(len, lines)) <= width
     assert Counter("".join(lines[2:]).replace(" ", "").replace("·", "").replace("─", "")) >= Counter(
@@ -127,7 +127,7 @@ def test_the_stack_to_a_site_begins_at_the_program_and_marks_the_site() -> None:
             "torch::impl::PythonSymNodeImpl::guard_bool(char const*, long)",
         )
     )
-    raised = Raised("Eq(u0, 0)", "guard_bool", Place("C++", "aten/src/ATen/x.cpp", 1), python, native=native)
+    raised = RaisedError("Eq(u0, 0)", "guard_bool", Place("C++", "aten/src/ATen/x.cpp", 1), python, native=native)
     guard = ExceptionInfo("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "Could not guard")
     observation = Observation("export", EXPLICIT, "fail", exceptions=(guard,), raised=raised)
     stack = stack_to_site(Failure("dde", observation, "Eq(u0, 0)"), Site("C++", None, "at::native::chunk"))

@@ -11,7 +11,7 @@ from click import UsageError
 
 from ddefuzz.artifacts.model import Cause
 from ddefuzz.cli.sweep import command
-from ddefuzz.execute.pool import Lost
+from ddefuzz.execute.pool import LostTask
 from ddefuzz.findings.database import Database
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.terminal import terminal
@@ -95,13 +95,13 @@ def test_ops_of_the_catalogue_are_compiled_and_counted() -> None:
 
 
 class _Future:
-    def __init__(self, found: OpBreaks | Lost) -> None:
+    def __init__(self, found: OpBreaks | LostTask) -> None:
         self.found = found
 
     def done(self) -> bool:
         return True
 
-    def result(self) -> OpBreaks | Lost:
+    def result(self) -> OpBreaks | LostTask:
         return self.found
 
 
@@ -112,7 +112,9 @@ class _Workers:
     def submit(self, function: Callable[[Any], Any], argument: Any, timeout: float) -> Any:
         del function, timeout
         self.sent.append(argument.op)
-        return _Future(Lost("crash", "SIGSEGV") if argument.op == "svd" else OpBreaks(argument.op, argument.source, 2))
+        return _Future(
+            LostTask("crash", "SIGSEGV") if argument.op == "svd" else OpBreaks(argument.op, argument.source, 2)
+        )
 
 
 def test_each_result_is_saved_and_only_lost_ops_are_counted_again(tmp_path: Path) -> None:

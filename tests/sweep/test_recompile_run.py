@@ -18,8 +18,8 @@ from ddefuzz.show.markdown import markdown
 from ddefuzz.sweep import recompile as run
 from ddefuzz.sweep.recompile import (
     Form,
+    OpRecompilations,
     Recompilations,
-    Recompiled,
     RecompileTask,
     SequenceCount,
     document,
@@ -42,10 +42,10 @@ def row(op: str, compilations: int, frame: str, guard: str = "Eq(s0, 7)", out: b
 
 
 DONE = (
-    Recompiled("topk", (row("topk", 2, "", "", out=False), row("topk", 4, "meta_topk"))),
-    Recompiled("max", (row("max", 4, "meta_topk"), row("max", 2, ""))),
-    Recompiled("sort", (row("sort", 3, "meta_sort"),)),
-    Recompiled("eye", dropped="it has no sample"),
+    OpRecompilations("topk", (row("topk", 2, "", "", out=False), row("topk", 4, "meta_topk"))),
+    OpRecompilations("max", (row("max", 4, "meta_topk"), row("max", 2, ""))),
+    OpRecompilations("sort", (row("sort", 3, "meta_sort"),)),
+    OpRecompilations("eye", dropped="it has no sample"),
 )
 
 
@@ -56,7 +56,7 @@ def test_rows_above_what_is_allowed_are_grouped_by_frame() -> None:
 
 def test_ops_that_cannot_be_unbacked_are_grouped_too() -> None:
     failed = SequenceCount("eq", True, "unbacked", SIZES, 0, 1, "u0", "meta_eq", "torch", error="UserError: u0")
-    (group,) = document("2.13.0", SIZES, [Recompiled("eq", (failed,))], interrupted=False).refused
+    (group,) = document("2.13.0", SIZES, [OpRecompilations("eq", (failed,))], interrupted=False).refused
     assert (group.frame, group.ops, group.guards) == ("meta_eq", ("eq",), ("u0",))
 
 
@@ -90,13 +90,13 @@ def test_every_format_of_reports_has_a_result_for_each_function() -> None:
     assert all(name in result.output for name in ("html", "junit", "csv", "jsonl"))
 
 
-def page_of(done: Iterable[Recompiled]) -> str:
+def page_of(done: Iterable[OpRecompilations]) -> str:
     return markdown(recompiles_view(document("2.13.0", SIZES, done, interrupted=False)))
 
 
 def test_what_was_read_in_the_source_is_on_the_page() -> None:
     frame, said = next(iter(REVIEWED.items()))
-    done = [Recompiled("lu", (row("lu", 4, frame),))]
+    done = [OpRecompilations("lu", (row("lu", 4, frame),))]
     assert f"- `{frame}` (1 op): {said}" in markdown(
         recompiles_view(document("2.13.0", SIZES, done, interrupted=False))
     )
@@ -137,8 +137,8 @@ def test_wrong_sizes_are_one_line(sizes: str) -> None:
 
 @pytest.mark.parametrize(("fail_on", "code"), [("never", 0), ("any", 1)])
 def test_the_exit_code_says_whether_one_is_above(monkeypatch: pytest.MonkeyPatch, fail_on: str, code: int) -> None:
-    def counted(*_: object) -> run.Ran:
-        return run.Ran(document("2.13.0", SIZES, DONE, interrupted=False), ())
+    def counted(*_: object) -> run.RecompileRun:
+        return run.RecompileRun(document("2.13.0", SIZES, DONE, interrupted=False), ())
 
     monkeypatch.setattr(page, "count_compilations", counted)
     result = CliRunner().invoke(command, ["--format", "json", "--fail-on", fail_on])

@@ -11,18 +11,18 @@ import msgspec
 import pytest
 
 from ddefuzz import internal
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.journal import Entry, Journal
-from ddefuzz.execute.pool import Future, Lost
+from ddefuzz.execute.pool import Future, LostTask
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.text import digest
-from ddefuzz.sweep.sweep import LOST_AT_MOST, Op, Progressed, Sweep, key_of, selected
+from ddefuzz.sweep.sweep import LOST_AT_MOST, Op, Sweep, SweepProgress, key_of, selected
 from ddefuzz.sweep.tasks import Caps, SweepResult, SweepTask, Versions
 from tests.sweep.made_by_hand import CHUNK, PROGRAM, failed, swept
 
@@ -32,7 +32,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def sighting(signature: Signature = CHUNK) -> Sighting:
     return Sighting(
-        classified=Classified(
+        classified=Classification(
             Failure("dde", Observation("fake", EXPLICIT, "fail"), "Eq(u0, 0)"), signature, "avoidable", "rule"
         ),
         verdict="fails",
@@ -82,8 +82,8 @@ def database(tmp_path: Path) -> Database:
 
 def begin(
     database: Database, folder: Path, workers: ByHand, *, stop_after: int = 10**6
-) -> tuple[Sweep, list[Progressed]]:
-    told: list[Progressed] = []
+) -> tuple[Sweep, list[SweepProgress]]:
+    told: list[SweepProgress] = []
     sweep = Sweep(
         ops=tuple(Op(name, "opinfo") for name in VERSIONS.entries),
         caps=Caps(),
@@ -140,7 +140,7 @@ def test_a_program_that_ends_its_worker_is_a_finding_and_left_out(database: Data
         if task.op != "add" or task.skip:
             return found(task)
         journal.note(Entry(task.index, "fake", PROGRAM, semantics="explicit"))
-        return Lost("crash", "SIGSEGV")
+        return LostTask("crash", "SIGSEGV")
 
     workers = ByHand(crashing)
     sweep, _ = begin(database, tmp_path, workers)
@@ -152,7 +152,7 @@ def test_a_program_that_ends_its_worker_is_a_finding_and_left_out(database: Data
 
 
 def test_an_op_that_always_ends_its_worker_is_given_up(database: Database, tmp_path: Path) -> None:
-    workers = ByHand(lambda task: Lost("timeout", "stopped") if task.op == "add" else found(task))
+    workers = ByHand(lambda task: LostTask("timeout", "stopped") if task.op == "add" else found(task))
     sweep, told = begin(database, tmp_path, workers)
     sweep.run()
     assert sum(task.op == "add" for task in workers.tasks) == LOST_AT_MOST + 1
