@@ -179,13 +179,13 @@ class MakeTask(msgspec.Struct, frozen=True):
 
 def make(task: MakeTask) -> StageOutput:
     """Run the stage."""
-    result: StageOutput = late("ddefuzz.artifacts.made").make(task)
+    result: StageOutput = late("ddefuzz.artifacts.worker").make(task)
     return result
 
 
 def find_breaks(subject: Subject) -> GraphBreaks:
     """Compile with fullgraph=False."""
-    result: GraphBreaks = late("ddefuzz.artifacts.made").find_breaks(subject)
+    result: GraphBreaks = late("ddefuzz.artifacts.worker").find_breaks(subject)
     return result
 
 

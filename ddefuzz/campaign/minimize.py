@@ -318,7 +318,7 @@ def model_named(target: str) -> CallableSubject | None:
 
 def record(subject: CallableSubject) -> str:
     """The program that may show the failure of a model. It runs as a task of a worker."""
-    program: str = late("ddefuzz.execute.recorded").recorded(subject)
+    program: str = late("ddefuzz.execute.recording").recorded(subject)
     return program
 
 

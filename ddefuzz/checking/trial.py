@@ -18,7 +18,14 @@ from ddefuzz.checking.patch import CLASS, DECIDED, Candidate, ChangedFile, Compa
 from ddefuzz.checking.problems import full_path
 from ddefuzz.execute.exercise import differences, filled_memory
 from ddefuzz.execute.observe import captured_output, exchanged, observe_in
-from ddefuzz.execute.prepared import PreparedSubject, UnbackedDim, leaf_names, leaves_of, parameter_names, with_leaves
+from ddefuzz.execute.preparation import (
+    PreparedSubject,
+    UnbackedDim,
+    leaf_names,
+    leaves_of,
+    parameter_names,
+    with_leaves,
+)
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage, Subject
 from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import message_of, prepare, seed

@@ -15,7 +15,7 @@ from ddefuzz import syntax
 from ddefuzz.classify.anchor import bound_op
 from ddefuzz.classify.chain import DATA_DEPENDENT_BRANCHING, title_of
 from ddefuzz.classify.failure import Failure, decisive
-from ddefuzz.classify.reviewed import reviewed
+from ddefuzz.classify.reviews import reviewed
 from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.classify.site import caller, function_name, innermost_site, native_call
 from ddefuzz.execute.protocol import Observation

@@ -18,7 +18,7 @@ import torch
 from ddefuzz.execute import journal
 from ddefuzz.execute.comparison import close, comparable, floats, gradients_of, strides
 from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, run_nodes
-from ddefuzz.execute.prepared import PreparedSubject, leaves_of
+from ddefuzz.execute.preparation import PreparedSubject, leaves_of
 from ddefuzz.execute.protocol import (
     EXPANDED,
     ONLY_IN_EAGER,

@@ -34,7 +34,7 @@ from ddefuzz.execute.channel import out_of_reach
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.graphs import digest_of, forms_of
 from ddefuzz.execute.isolation import kept_intact, removed, unwound
-from ddefuzz.execute.prepared import PreparedSubject, inputs_of, sizes_by_name
+from ddefuzz.execute.preparation import PreparedSubject, inputs_of, sizes_by_name
 from ddefuzz.execute.protocol import Call, CallableSubject, ExceptionInfo, Observation, PatchedRun, Run, Stage, Subject
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
 from ddefuzz.execute.subject import exception_chain, message_of, prepare

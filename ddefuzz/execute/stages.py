@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from ddefuzz.errors import InputError
-from ddefuzz.execute.prepared import PreparedSubject, UnbackedDim, leaves_of, shapes_around, symbols_of, with_leaves
+from ddefuzz.execute.preparation import PreparedSubject, UnbackedDim, leaves_of, shapes_around, symbols_of, with_leaves
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.instrument import torch_api
 

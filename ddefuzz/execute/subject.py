@@ -27,7 +27,7 @@ import torch
 import ddefuzz
 from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute.isolation import current_folder, enter_folder, kept_intact, unwound
-from ddefuzz.execute.prepared import (
+from ddefuzz.execute.preparation import (
     PreparedSubject,
     UnbackedDim,
     as_backed,

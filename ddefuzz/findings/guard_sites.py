@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 
 from ddefuzz.findings.inventory import CALLS, GuardCall, Part, part_of
 from ddefuzz.findings.ledger import Answer, SiteRecord, together
-from ddefuzz.findings.unreached import reason_for
+from ddefuzz.findings.unreached_sites import reason_for
 from ddefuzz.instrument.events import Counterfactual, Language
 
 SITE_SCHEMA = "ddefuzz.site/1"

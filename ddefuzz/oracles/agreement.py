@@ -10,8 +10,8 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import Call, Runner
 from ddefuzz.instrument.torch_api import OUTPUT_STRIDES
+from ddefuzz.oracles.blame import OracleInput, cheapest, guard_to_blame, op_to_blame, reads_strides_of_nothing, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle
-from ddefuzz.oracles.seen import OracleInput, cheapest, guard_to_blame, op_to_blame, reads_strides_of_nothing, unknown
 from ddefuzz.program.model import Call as ProgramCall
 from ddefuzz.program.model import Literal, expressions, functions_in, walk
 from ddefuzz.program.sizes import CALL_SIZES

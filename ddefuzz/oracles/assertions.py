@@ -19,8 +19,7 @@ from ddefuzz.instrument.events import Constraint, Fault, Guard
 from ddefuzz.instrument.torch_api import Api
 from ddefuzz.instrument.truth import holds, sides, value_at
 from ddefuzz.oracles import specialization
-from ddefuzz.oracles.oracle import KindRow, Oracle, by_ending, only_the_call
-from ddefuzz.oracles.seen import (
+from ddefuzz.oracles.blame import (
     OracleInput,
     at_guard,
     at_maker,
@@ -33,6 +32,7 @@ from ddefuzz.oracles.seen import (
     reads_strides_of_nothing,
     unknown,
 )
+from ddefuzz.oracles.oracle import KindRow, Oracle, by_ending, only_the_call
 from ddefuzz.oracles.verdict import accepted, turned, values_differ
 from ddefuzz.program.model import Attribute, Expr, Index, Name, Program, Sequence, children, names_in, walk
 from ddefuzz.program.model import Call as Call_

@@ -10,16 +10,16 @@ from ddefuzz.classify import chain
 from ddefuzz.classify.anchor import question, shortened
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.chain import Location
-from ddefuzz.classify.expected import by_exception
 from ddefuzz.classify.failure import Failure, Kind, decisive
 from ddefuzz.classify.plumbing import is_cxx_plumbing, is_framework, is_python_plumbing
+from ddefuzz.classify.recognition import by_exception
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, function_name, inside_tracer, native_call
 from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.oracle import KindRow, Locate, Oracle, Title, attributed
-from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.verdict import is_refused_example
 from ddefuzz.program.model import Program
 

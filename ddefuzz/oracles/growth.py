@@ -17,8 +17,8 @@ from ddefuzz.instrument.events import Frame
 from ddefuzz.instrument.torch_api import EVALUATE_EXPR, GUARD_FILES
 from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE as _SHAPES
 from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles.blame import OracleInput, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.oracles.seen import OracleInput, unknown
 from ddefuzz.program.sizes import module_of
 
 BLOCKS: Final = (4, 16)  # how often the program is repeated in the two exports that are compared

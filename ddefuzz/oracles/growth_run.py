@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 from ddefuzz.execute.observe import Stopwatch
-from ddefuzz.execute.prepared import PreparedSubject
+from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import Observation, Run, measured, not_judged
 from ddefuzz.execute.stages import export
 from ddefuzz.execute.subject import message_of, prepare

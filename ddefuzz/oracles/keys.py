@@ -23,8 +23,8 @@ from ddefuzz.instrument.events import Frame
 from ddefuzz.keys.case import KEY_FUNCTIONS, KeyCase, KeyReport, Options, Property, PropertyName, TensorSpec, parse_key
 from ddefuzz.keys.case import KINDS as TENSOR_KINDS
 from ddefuzz.keys.case import Kind as TensorKind
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.program.text import is_key
 
 KIND_OF: Mapping[PropertyName, Kind] = {

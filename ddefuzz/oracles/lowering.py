@@ -17,9 +17,9 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Answer, Guard
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import kernels
+from ddefuzz.oracles.blame import OracleInput, at_guard, fewest, unknown
 from ddefuzz.oracles.kernels import Kernels, kernels_in, worse_in
 from ddefuzz.oracles.oracle import CAUGHT, KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.oracles.seen import OracleInput, at_guard, fewest, unknown
 from ddefuzz.program.sizes import marks_of, module_of, symbols_of
 
 STAGE: Final = OwnStage(

@@ -9,8 +9,8 @@ import msgspec
 
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.chain import Location
-from ddefuzz.classify.expected import ExpectedFailure, by_call, by_exception
 from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.recognition import ExpectedFailure, by_call, by_exception
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Call, Observation, Runner
@@ -18,8 +18,8 @@ from ddefuzz.instrument.events import Guard
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.agreement import unspecified
 from ddefuzz.oracles.assertions import ABOUT_THE_TAPE
+from ddefuzz.oracles.blame import OracleInput, at_guard, captured_again, fewest, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle
-from ddefuzz.oracles.seen import OracleInput, at_guard, captured_again, fewest, unknown
 from ddefuzz.oracles.verdict import accepted, assumed_away, refuses_example, values_differ
 from ddefuzz.program.sizes import CALL_SIZES
 

@@ -9,14 +9,14 @@ import msgspec
 
 from ddefuzz.classify.cause import Classification, ruled
 from ddefuzz.classify.chain import Location
-from ddefuzz.classify.expected import ExpectedFailure, by_call
 from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.recognition import ExpectedFailure, by_call
 from ddefuzz.classify.rules import current
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, STAGES, Observation, Record, Run, Runner, Stage, differs
 from ddefuzz.instrument.events import Frame
-from ddefuzz.oracles.seen import OracleInput, unknown
+from ddefuzz.oracles.blame import OracleInput, unknown
 from ddefuzz.program.sizes import CallSize
 
 MOST_SLOW = 8

@@ -31,9 +31,9 @@ from ddefuzz.internal import guarded
 from ddefuzz.keys.case import parse_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles import capture
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.oracle import attributed
-from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import ORACLES, calls_of, classified, comparing, oracle_of, own_stage
 from ddefuzz.oracles.verdict import Verdict, is_mostly_alike, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize

@@ -20,8 +20,8 @@ from ddefuzz.execute.protocol import Observation, Runner, Stage, measured
 from ddefuzz.instrument.events import Constraint, RaisedError
 from ddefuzz.instrument.truth import parsed
 from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles.blame import OracleInput, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.oracles.seen import OracleInput, unknown
 from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size, short_value, tuple_of, values_of
 from ddefuzz.program.text import print_function
 from ddefuzz.syntax import COMPARISONS

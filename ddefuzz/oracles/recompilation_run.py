@@ -18,7 +18,7 @@ import torch
 
 from ddefuzz.execute.exercise import resized
 from ddefuzz.execute.observe import Stopwatch
-from ddefuzz.execute.prepared import PreparedSubject, leaves_of, parameter_names, with_leaves
+from ddefuzz.execute.preparation import PreparedSubject, leaves_of, parameter_names, with_leaves
 from ddefuzz.execute.protocol import (
     Call,
     CallableSubject,

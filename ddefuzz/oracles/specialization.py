@@ -9,8 +9,8 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.execute.protocol import Call, Runner
 from ddefuzz.instrument.events import Constraint
 from ddefuzz.instrument.truth import holds
+from ddefuzz.oracles.blame import OracleInput, at_inference, at_maker, is_unchecked, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle, by_ending, only_the_call
-from ddefuzz.oracles.seen import OracleInput, at_inference, at_maker, is_unchecked, unknown
 from ddefuzz.oracles.verdict import is_broadcast_of_1
 from ddefuzz.program.sizes import CALL_SIZES
 

@@ -12,8 +12,8 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import STAGES, Runner, Stage
 from ddefuzz.internal import guarded
 from ddefuzz.oracles import capture
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, attributed
-from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 NAMES: tuple[str, ...] = (

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from ddefuzz import syntax
 from ddefuzz.classify.anchor import question
 from ddefuzz.classify.cause import MEANINGS, PROOFS
-from ddefuzz.classify.expected import ExpectedFailure
+from ddefuzz.classify.recognition import ExpectedFailure
 from ddefuzz.errors import InputError
 from ddefuzz.escape import (
     html_comment,

@@ -16,8 +16,8 @@ from typing import Final
 
 import black
 
-from ddefuzz.classify.expected import ExpectedFailure, Recognizer
 from ddefuzz.classify.failure import KINDS
+from ddefuzz.classify.recognition import ExpectedFailure, Recognizer
 from ddefuzz.errors import InputError
 from ddefuzz.escape import one_line
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from ddefuzz.artifacts.made import find_breaks
 from ddefuzz.artifacts.model import Cause
+from ddefuzz.artifacts.worker import find_breaks
 from ddefuzz.campaign.case import result_of
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.signature import Signature
@@ -22,7 +22,7 @@ from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.observe import observe, observe_in
-from ddefuzz.execute.prepared import PreparedSubject
+from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import (
     CHEAP_TO_CALL,
     EXPLICIT,

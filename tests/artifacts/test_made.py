@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.artifacts.made import find_breaks, make
 from ddefuzz.artifacts.model import Artifacts, MakeTask
 from ddefuzz.artifacts.page import about, html_page
+from ddefuzz.artifacts.worker import find_breaks, make
 from ddefuzz.cli.artifacts import command
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import ProgramSubject, Stage

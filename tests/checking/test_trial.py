@@ -15,7 +15,7 @@ from ddefuzz.checking.search import advise
 from ddefuzz.checking.trial import UNDETERMINED, describe, held_out_of, try_change, variants_of
 from ddefuzz.execute.observe import exchanged
 from ddefuzz.execute.pool import LostTask, Pool
-from ddefuzz.execute.prepared import leaf_names, leaves_of
+from ddefuzz.execute.preparation import leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject, Run
 from ddefuzz.execute.subject import prepare
 from ddefuzz.oracles.capture import classify, judge

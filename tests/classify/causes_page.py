@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ddefuzz.classify.cause import CAUSES, PROOFS, RULES
-from ddefuzz.classify.reviewed import REVIEWED
+from ddefuzz.classify.reviews import REVIEWED
 from ddefuzz.escape import markdown_table
 
 ROOT = Path(__file__).resolve().parents[2]

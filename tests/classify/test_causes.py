@@ -8,7 +8,7 @@ import pytest
 
 from ddefuzz.classify.cause import CAUSES, FRAMEWORK_CAUSES, MEANINGS, PROOFS, RULES, Meaning, Proof, by_experiment
 from ddefuzz.classify.evidence import OUTPUTS_BY_ARGUMENT
-from ddefuzz.classify.reviewed import REVIEWED, reviewed
+from ddefuzz.classify.reviews import REVIEWED, reviewed
 from ddefuzz.classify.signature import Cause, Site
 from tests.classify import causes_page
 from tests.classify.test_golden import cases

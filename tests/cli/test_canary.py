@@ -31,7 +31,7 @@ from click.testing import CliRunner, Result
 from msgspec import inspect as types
 
 from ddefuzz.campaign.replay import ExpectedOutcome, TrustFile
-from ddefuzz.classify.expected import ExpectedFailure
+from ddefuzz.classify.recognition import ExpectedFailure
 from ddefuzz.classify.rules import Rules
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.main import cli

@@ -26,7 +26,7 @@ from ddefuzz.errors import EXIT_INTERNAL
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
 from ddefuzz.findings.database import Database
 from ddefuzz.oracles import table
-from ddefuzz.oracles.seen import OracleInput
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.repro.run import ScriptResult
 from ddefuzz.show.table import NAMES as FORMATS
 from tests.findings.arbitrary_findings import ROLL, failure_of

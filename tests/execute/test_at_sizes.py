@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ddefuzz.execute.prepared import PreparedSubject, UnbackedDim
+from ddefuzz.execute.preparation import PreparedSubject, UnbackedDim
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject
 from ddefuzz.execute.subject import prepare
 from ddefuzz.oracles.recompilation_run import at_sizes, refusal

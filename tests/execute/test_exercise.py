@@ -12,7 +12,7 @@ import torch
 from ddefuzz.execute import exercise as exercise_module
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.prepared import PreparedSubject
+from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, Call, CallableSubject, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import prepare

@@ -12,7 +12,7 @@ import torch
 
 from ddefuzz.errors import InputError, ProgramError
 from ddefuzz.execute import worker
-from ddefuzz.execute.prepared import UnbackedDim, inputs_of, leaf_names
+from ddefuzz.execute.preparation import UnbackedDim, inputs_of, leaf_names
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject
 from ddefuzz.execute.subject import case_ids, prepare
 

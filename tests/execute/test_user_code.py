@@ -14,7 +14,7 @@ import torch
 from ddefuzz.errors import InputError
 from ddefuzz.execute.isolation import kept_intact
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.prepared import UnbackedDim, leaf_names, leaves_of
+from ddefuzz.execute.preparation import UnbackedDim, leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Stage
 from ddefuzz.execute.subject import case_ids, prepare
 

@@ -10,7 +10,7 @@ from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.guard_sites import GuardSite, guard_sites, site_document, totals
 from ddefuzz.findings.inventory import CALLS, GuardCall, Inventory, installed
 from ddefuzz.findings.ledger import Ledger, SiteRecord, reached
-from ddefuzz.findings.unreached import UNREACHED, Reason, reason_for
+from ddefuzz.findings.unreached_sites import UNREACHED, Reason, reason_for
 from ddefuzz.instrument.guards import watch
 
 REFS = "torch/_refs/__init__.py"

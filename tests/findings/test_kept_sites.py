@@ -14,7 +14,7 @@ from ddefuzz.execute.subject import load_module
 from ddefuzz.findings.guard_sites import guard_sites
 from ddefuzz.findings.inventory import Inventory, installed
 from ddefuzz.findings.ledger import Ledger, reached
-from ddefuzz.findings.unreached import KEPT, reason_for
+from ddefuzz.findings.unreached_sites import KEPT, reason_for
 
 CORPORA = Path(__file__).parents[2] / "corpora"
 MODULE = str(CORPORA / "sites" / "cases.py")

@@ -25,12 +25,12 @@ SOURCE_DATA = "a reviewed table of places in torch's source, which are compared 
 ALLOWED = {
     "instrument/torch_api.py": "the table",
     "classify/plumbing.py": SOURCE_DATA,
-    "classify/reviewed.py": SOURCE_DATA,
+    "classify/reviews.py": SOURCE_DATA,
     "classify/aliases.py": SOURCE_DATA,
     "oracles/reference.py": SOURCE_DATA,
     "oracles/assertions.py": SOURCE_DATA,
     "oracles/verdict.py": SOURCE_DATA,
-    "findings/unreached.py": SOURCE_DATA,
+    "findings/unreached_sites.py": SOURCE_DATA,
     "ops/references.py": "functions that programs may call; one that this torch does not have is not drawn",
     "keys/case.py": "the key functions of torch that a stored case may call; tests call them",
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
@@ -44,7 +44,7 @@ ALLOWED = {
     "answers/patch.py": "imports that patches of torch's own files need, and calls in them that they replace",
     "checking/candidates.py": "calls that are offered to users",
     "sweep/recompile_reviewed.py": SOURCE_DATA,
-    "classify/expected.py": "the plumbing of these scripts: data about torch's source",
+    "classify/recognition.py": "the plumbing of these scripts: data about torch's source",
 }
 """The modules that may contain private names, and why."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.execute.protocol import CallableSubject
-from ddefuzz.execute.recorded import recorded
+from ddefuzz.execute.recording import recorded
 from ddefuzz.ops import catalogue
 
 MODEL = """\

@@ -29,10 +29,10 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.instrument.events import Answer, Fault
 from ddefuzz.keys.case import KeyCase, Options, PropertyName, TensorSpec, print_key
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.keys import KIND_OF
 from ddefuzz.oracles.oracle import Oracle
 from ddefuzz.oracles.program import look, observe
-from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.program.sizes import CALL_SIZES, REPEATED_SIZES, CallSize
 from tests.bench.planted_growth import quadratic
 from tests.oracles import test_growth, test_lowering, test_mechanism, test_planted_assertions, test_recompilation
@@ -222,7 +222,7 @@ WRONG_KEYS: tuple[tuple[str, PropertyName, tuple[TensorSpec, ...]], ...] = (
     ("hashes_text", "same-in-other-process", (SCALAR,)),
 )
 KEY_CASES = tuple(
-    KeyCase(f"ddefuzz.keys.planted:{function}", violates, Options(), tensors)
+    KeyCase(f"ddefuzz.keys.wrong_keys:{function}", violates, Options(), tensors)
     for function, violates, tensors in WRONG_KEYS
 )
 """A case for each planted key function. The fault is in the function, and not in torch."""

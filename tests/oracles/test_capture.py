@@ -7,8 +7,8 @@ import pytest
 from ddefuzz.classify.failure import Kind
 from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, ExceptionInfo, Observation, Outcome, Stage
 from ddefuzz.instrument.events import Place, RaisedError
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.capture import classify, judge, judge_seen
-from ddefuzz.oracles.seen import OracleInput
 
 GUARD = "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode"
 PENDING = "torch.fx.experimental.symbolic_shapes.PendingUnbackedSymbolNotFound"

@@ -8,9 +8,9 @@ import pytest
 
 from ddefuzz.campaign.plan import CALLED, Plan, parse_budget
 from ddefuzz.execute.protocol import EXPLICIT, Observation, measured
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.growth import BLOCKS, ORACLE, Growth, Growths, counts_of, judge, script
 from ddefuzz.oracles.program import judge_program, kept, observe, shows, suspect_of
-from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import NAMES
 from tests.bench.planted_growth import quadratic
 

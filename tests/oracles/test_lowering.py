@@ -19,10 +19,10 @@ from ddefuzz.execute.protocol import EXPLICIT, Observation, Run, measured
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, sighting
 from ddefuzz.instrument.events import Guard, Place
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.kernels import Kernels
 from ddefuzz.oracles.lowering import KernelPair, judge
 from ddefuzz.oracles.program import judge_program, kept, observe, shows, suspect_of
-from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.repro.finding import finding_script, issue
 from tests.oracles.planted_lowering import falling_back

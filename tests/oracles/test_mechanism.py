@@ -28,8 +28,8 @@ from ddefuzz.execute.protocol import (
 from ddefuzz.findings.model import slim
 from ddefuzz.instrument.events import Answer, Guard, Place
 from ddefuzz.oracles import mechanism
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.program import judge_program, look, suspect_of
-from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import classified, comparing
 from tests.classify.test_golden import read
 

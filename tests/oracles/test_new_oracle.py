@@ -30,9 +30,9 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import sighting
 from ddefuzz.findings.textform import read_findings, write_findings
 from ddefuzz.oracles import table
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage
 from ddefuzz.oracles.program import Suspect, TriedRun, judge_program, kept, shows, suspect_of
-from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import ORACLES, classified
 from ddefuzz.show.table import NAMES
 

@@ -25,8 +25,8 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Guard, Place
 from ddefuzz.oracles import agreement, assertions, specialization
+from ddefuzz.oracles.blame import OracleInput, answered_falsely
 from ddefuzz.oracles.oracle import MOST_SLOW
-from ddefuzz.oracles.seen import OracleInput, answered_falsely
 from ddefuzz.oracles.table import NAMES, ORACLES, calls_of, classified, oracle_of
 from ddefuzz.oracles.verdict import accepted as is_accepted
 from ddefuzz.program.model import functions_in

@@ -19,7 +19,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Run, Stage
 from ddefuzz.instrument import torch_api
-from ddefuzz.oracles.seen import OracleInput
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.table import classified
 from ddefuzz.program.sizes import CALL_SIZES
 

@@ -23,9 +23,9 @@ from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import Observation, Run
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.oracle import attributed
 from ddefuzz.oracles.program import observe
-from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import kinds, oracle_of
 from tests.oracles.planted_kinds import CODE, NOT_PLANTED, PLANTS, InWorker, Planted, lost, seen
 

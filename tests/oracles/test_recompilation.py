@@ -20,9 +20,9 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, sighting
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.instrument.events import Constraint, Place
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.program import judge_program, judge_run, kept, observe, shows, suspect_of
 from ddefuzz.oracles.recompilation import MODE_OF, ORACLE, CallSequence, judge, keep
-from ddefuzz.oracles.seen import OracleInput
 from ddefuzz.oracles.table import NAMES, ORACLES
 from ddefuzz.program.sizes import REPEATED_SIZES
 from ddefuzz.repro.finding import finding_script, finding_snippet

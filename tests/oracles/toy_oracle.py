@@ -17,8 +17,8 @@ from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import Observation, Run, Runner, Stage, measured
 from ddefuzz.execute.worker import late
 from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles.blame import OracleInput, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script
-from ddefuzz.oracles.seen import OracleInput, unknown
 from ddefuzz.program.sizes import module_of
 
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ddefuzz.classify.expected import by_exception
 from ddefuzz.classify.failure import decisive
+from ddefuzz.classify.recognition import by_exception
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES
 from ddefuzz.findings.model import Finding

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from ddefuzz.classify.expected import NATIVE_INTERNAL
+from ddefuzz.classify.recognition import NATIVE_INTERNAL
 from ddefuzz.repro import by_message, by_native, by_python
 
 DIFF = {"function": "at::native::diff_helper", "evaluated": "u0 < 2"}

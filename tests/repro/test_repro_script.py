@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from ddefuzz.classify.expected import NATIVE_INTERNAL, PYTHON_INTERNAL, ExpectedFailure
+from ddefuzz.classify.recognition import NATIVE_INTERNAL, PYTHON_INTERNAL, ExpectedFailure
 from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.recipes import LAYOUTS
 from ddefuzz.program.text import parse

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from ddefuzz.execute.observe import observe_in
-from ddefuzz.execute.prepared import PreparedSubject
+from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import CallableSubject, Run
 from ddefuzz.execute.stages import STAGE_FUNCTIONS, Capture
 from ddefuzz.execute.subject import prepare

@@ -32,7 +32,7 @@ from ddefuzz.artifacts.model import (
     failure_of,
 )
 from ddefuzz.execute.observe import captured_output, clean_slate, failed_by, kept_apart, observe_in
-from ddefuzz.execute.prepared import PreparedSubject
+from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import Observation, Run, Subject
 from ddefuzz.execute.stages import Capture, StageFunction, as_compiled, mark, stage_function
 from ddefuzz.execute.subject import prepare
