@@ -15,7 +15,7 @@ import rich_click as click
 from ddefuzz.cli.command import DB, IN_STAGES, JOBS, Output, click_command, formats
 from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED
-from ddefuzz.execute.pool import Future, Lost, Stopped, waited
+from ddefuzz.execute.pool import Future, LostTask, Stopped, waited
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.url import DatabaseUrl
@@ -36,7 +36,7 @@ class Session(NamedTuple):
     folder: Path
     stopped: Stopped = lambda: False
 
-    def answer(self, future: Future[R]) -> R | Lost:
+    def answer(self, future: Future[R]) -> R | LostTask:
         """What a worker returned. Raises KeyboardInterrupt if stopped before."""
         return waited(future, self.stopped)
 

@@ -21,8 +21,8 @@ import torch
 from ci.bench.command import Result, Session, in_turn
 from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.execute.observe import captured_output
-from ddefuzz.execute.pool import Lost, Pool
-from ddefuzz.execute.prepared import Prepared
+from ddefuzz.execute.pool import LostTask, Pool
+from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.execute.stages import mark
 from ddefuzz.execute.subject import prepare
@@ -163,7 +163,7 @@ def run(session: Session, programs: tuple[str, ...], rounds: int) -> Result:
     with Pool(1, memory_bytes=MEMORY_BYTES, samples=False) as pool, suppress(KeyboardInterrupt):
         for task, future in [(task, pool.submit(run_compile, task, PROGRAM_SECONDS)) for task in tasks]:
             answer = session.answer(future)
-            if isinstance(answer, Lost):
+            if isinstance(answer, LostTask):
                 answer = ProgramCost(task.program, lost=f"{answer.outcome}: {answer.reason}")
             costs.append(answer)
             said = answer.lost or f"unbacked over backed {_ratio(answer, 'backed')}"
@@ -280,7 +280,7 @@ def _warm_up() -> None:
             _first_call(prepared, backend, _eager(prepared)())
 
 
-def _first_call(prepared: Prepared, backend: str, expected: Any) -> tuple[Timed, Callable[[], Any]]:
+def _first_call(prepared: PreparedSubject, backend: str, expected: Any) -> tuple[Timed, Callable[[], Any]]:
     """Compile by a first call, with nothing in inductor's caches. Returns further calls. Raises what torch raises."""
     call = prepared.call
     assert isinstance(call, FunctionType)
@@ -296,7 +296,7 @@ def _first_call(prepared: Prepared, backend: str, expected: Any) -> tuple[Timed,
     return Timed(round(seconds, 3), error=error), lambda: compiled(*prepared.args)
 
 
-def _eager(prepared: Prepared) -> Callable[[], Any]:
+def _eager(prepared: PreparedSubject) -> Callable[[], Any]:
     return partial(prepared.call, *prepared.args)
 
 

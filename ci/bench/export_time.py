@@ -20,7 +20,7 @@ from ci.bench.command import Result, Session
 from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.errors import DdefuzzError, InputError, NothingRanError
 from ddefuzz.execute.observe import captured_output
-from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.pool import LostTask, Pool
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.execute.subject import prepare
 from ddefuzz.files import read_text
@@ -368,7 +368,7 @@ def _measured(session: Session, pool: Pool, workload: str, most: int, seconds: f
         ended: list[Point] = []
         for counted in (False, True):
             one = session.answer(pool.submit(run_measure, MeasureTask(workload, n, counted), seconds * WAIT))
-            if isinstance(one, Lost):
+            if isinstance(one, LostTask):
                 if one.outcome == "timeout":
                     return
                 raise DdefuzzError(f"bench export-time: {workload} n={n}: {one.reason}")

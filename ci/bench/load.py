@@ -17,7 +17,7 @@ import msgspec
 from sqlalchemy import create_engine, func, insert, select, text
 
 from ci.bench.command import Result, Session, in_turn
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import EXIT_FOUND, InputError
@@ -27,7 +27,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, set_state
 from ddefuzz.findings.model import Progress, Sighting, stamp
 from ddefuzz.findings.schema import OCCURRENCES, PROGRESS
-from ddefuzz.instrument.events import Frame, Place, Raised
+from ddefuzz.instrument.events import Frame, Place, RaisedError
 from ddefuzz.show.blocks import Block, prose, table
 from ddefuzz.sweep.tasks import OpFailure, OpResult
 from ddefuzz.web.app import answering
@@ -94,12 +94,12 @@ def sighting(number: int, signatures: int) -> Sighting:
     """The sighting of a case: another op after each round of signatures, so that each is a record."""
     name = f"at::native::f{number % signatures}"
     frame = Frame("aten/src/ATen/native/Load.cpp", 1, name, "guard_int operator==", exact=True)
-    raised = Raised("Eq(u0, 0)", "guard_int", Place("C++", frame.file, frame.line), (frame,))
+    raised = RaisedError("Eq(u0, 0)", "guard_int", Place("C++", frame.file, frame.line), (frame,))
     error = ExceptionInfo("GuardOnDataDependentSymNode", "Could not guard")
     failure = Failure("dde", Observation("export", EXPLICIT, "fail", "", (error,), raised), "Eq(u0, 0)")
     signature = Signature("dde", Site("C++", None, name), "guard_int operator==")
     return Sighting(
-        classified=Classified(failure, signature, "avoidable", "rule"),
+        classified=Classification(failure, signature, "avoidable", "rule"),
         verdict="fails",
         ops=(f"torch.op{number // signatures}",),
         torch="2.13.0",

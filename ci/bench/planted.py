@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from ddefuzz.classify.anchor import callee
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.chain import op_name
 from ddefuzz.classify.signature import Signature
 from ddefuzz.classify.site import user_frame
@@ -18,7 +18,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.instrument.events import Answer, Fault, Place
-from ddefuzz.oracles.program import CAPTURE, Trial, Tried
+from ddefuzz.oracles.program import CAPTURE, Trial, TriedRun
 from ddefuzz.oracles.table import calls_of, comparing
 
 Effect: TypeAlias = Literal["unreached", "equivalent", "harmless", "stops", "changes"]
@@ -175,7 +175,7 @@ def what_of(semantics: Semantics) -> str:
             return "the fallback is withheld"
 
 
-Tester = Callable[[Trial], Tried]
+Tester = Callable[[Trial], TriedRun]
 """Runs and judges. A worker that dies is an observation."""
 
 
@@ -203,11 +203,11 @@ class Programs:
 
     tester: Tester
     known: frozenset[Signature] = frozenset()
-    healthy: dict[Trial, Tried] = field(default_factory=dict)
+    healthy: dict[Trial, TriedRun] = field(default_factory=dict)
 
     def without_fault(
         self, program: str, stage: Stage, judges: tuple[str, ...], semantics: Semantics = EXPLICIT
-    ) -> Tried:
+    ) -> TriedRun:
         """The program as it is; called and judged by oracles, if there are any."""
         trial = _trial(program, stage, semantics, judges)
         if trial not in self.healthy:
@@ -322,7 +322,7 @@ def _said(call: Call) -> str:
     return "as eager" if call.eager.returned else "taken"
 
 
-def names(classified: Classified, fault: Planted, healthy: Observation) -> bool:
+def names(classified: Classification, fault: Planted, healthy: Observation) -> bool:
     """Whether a failure is blamed on exactly the planted place: the frame for Python, and for a withheld fallback in
     C++ the place of the guard.
 
@@ -344,7 +344,7 @@ def _makers(observation: Observation, place: Place) -> Iterator[str]:
             yield op_name(callee(frame))
 
 
-def _blamed(classified: Classified) -> str:
+def _blamed(classified: Classification) -> str:
     """The place that was blamed, with its line."""
     frame = classified.frame
     line = f" line {frame.line}" if frame is not None and frame.line else ""

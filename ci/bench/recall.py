@@ -28,7 +28,7 @@ from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.cli.run import campaign_progress
 from ddefuzz.errors import InputError, ProgramError
-from ddefuzz.execute.pool import Lost, Pool, lost_observation
+from ddefuzz.execute.pool import LostTask, Pool, lost_observation
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, STAGES, Semantics, Stage
 from ddefuzz.files import append, is_there, read_bytes, write_atomically
 from ddefuzz.findings.database import Database
@@ -36,7 +36,7 @@ from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument.events import Place
 from ddefuzz.ops import catalogue
-from ddefuzz.oracles.program import CAPTURE, Trial, Tried, judge_run, tried_of
+from ddefuzz.oracles.program import CAPTURE, Trial, TriedRun, judge_run, tried_of
 from ddefuzz.oracles.table import BY_DEFAULT
 from ddefuzz.show.blocks import Block, prose, table
 
@@ -318,9 +318,9 @@ def healthy_campaign(session: Session, plan: Plan, command: str) -> Survey:
     )
 
 
-def _tried(pool: Pool, trial: Trial) -> Tried:
+def _tried(pool: Pool, trial: Trial) -> TriedRun:
     judged = pool.submit(judge_run, trial, RUN_SECONDS).result()
-    return tried_of(lost_observation(trial.run, judged)) if isinstance(judged, Lost) else judged
+    return tried_of(lost_observation(trial.run, judged)) if isinstance(judged, LostTask) else judged
 
 
 def view(record: dict[str, Any]) -> Iterator[Block]:

@@ -18,7 +18,7 @@ from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Budget, Plan
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.execute.pool import TASKS_PER_WORKER, Lost, Pool
+from ddefuzz.execute.pool import TASKS_PER_WORKER, LostTask, Pool
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, STAGES, ProgramSubject, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.database import Database
@@ -79,9 +79,9 @@ def run(session: Session, profile: str, seed: int, cases: int) -> Result:
     chunks = (BareTask(profile, seed, begin, min(begin + TASKS_PER_WORKER, cases)) for begin in begins)
     with Pool(1, tasks_per_worker=1) as pool:
         answers = [session.answer(pool.submit(run_bare, chunk, TASK_SECONDS)) for chunk in chunks]
-    if lost := [one.reason for one in answers if isinstance(one, Lost)]:
+    if lost := [one.reason for one in answers if isinstance(one, LostTask)]:
         raise DdefuzzError(f"the benchmark lost its worker: {lost[0]}")
-    bare = sum(one for one in answers if not isinstance(one, Lost))
+    bare = sum(one for one in answers if not isinstance(one, LostTask))
     say(f"the campaign on the same {cases} programs, export stage with verdicts, one job")
     one, own_cpu = _campaign(session, _plan(profile, seed, cases, 1))
     say("the same with two jobs")

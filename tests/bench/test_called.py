@@ -10,20 +10,20 @@ import msgspec
 import pytest
 
 from ci.bench.planted import Planted, Programs, Reacher, effect_of
-from ddefuzz.classify.cause import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, Difference, Ended, Observation, Run, Semantics
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, CallEnd, Difference, Observation, Run, Semantics
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Place
-from ddefuzz.oracles.program import Trial, Tried
+from ddefuzz.oracles.program import Trial, TriedRun
 from tests.bench.typed_bench import typed
 
 REFS = Place("Python", "torch/_refs/__init__.py", 40)
-SAME = Call("2", Ended(), Ended(), "same")
-WRONG = Call("2", Ended(), Ended(), "differs", (Difference("values", "result", "how"),))
-REFUSED = Call("2", Ended(), Ended("RuntimeError: no"))
+SAME = Call("2", CallEnd(), CallEnd(), "same")
+WRONG = Call("2", CallEnd(), CallEnd(), "differs", (Difference("values", "result", "how"),))
+REFUSED = Call("2", CallEnd(), CallEnd("RuntimeError: no"))
 HEALTHY = Observation("aot", EXPLICIT, "ok", digest="digest", calls=(SAME,))
 OTHER = msgspec.structs.replace(HEALTHY, digest="other", calls=(WRONG,))
 ASSERTED = Constraint("assertion", "Eq(u0, 3)", "expect_true", REFS)
@@ -54,36 +54,36 @@ def test_a_fault_that_makes_a_wrong_call_right_does_no_harm() -> None:
     assert effect_of(right, refuses)[0] == "changes"
 
 
-def reported(place: Place) -> Classified:
+def reported(place: Place) -> Classification:
     frame = Frame(place.file, place.line, "reshape")
     signature = Signature("wrong-result", Site("Python", place.file, "reshape"), "guard_or_false Eq(x0, n)")
-    return Classified(Failure("wrong-result", HEALTHY, "how"), signature, "wrong-capture", "agreement", frame)
+    return Classification(Failure("wrong-result", HEALTHY, "how"), signature, "wrong-capture", "agreement", frame)
 
 
-def programs_of(shown: dict[str, Tried]) -> Programs:
+def programs_of(shown: dict[str, TriedRun]) -> Programs:
     """Programs that show what is given with the fault, and nothing without it."""
 
-    def tester(trial: Trial) -> Tried:
+    def tester(trial: Trial) -> TriedRun:
         text = trial.run.subject.text  # type: ignore[union-attr]
-        return Tried(HEALTHY) if trial.run.semantics == EXPLICIT else shown.get(text, Tried(HEALTHY))
+        return TriedRun(HEALTHY) if trial.run.semantics == EXPLICIT else shown.get(text, TriedRun(HEALTHY))
 
     return Programs(tester)
 
 
 def test_the_first_case_that_an_oracle_reports_finds_the_fault() -> None:
     wrong = OTHER
-    found = programs_of({"program 1": Tried(wrong, (reported(REFS),))}).show(TURNED, "agreement", None, CASES)
+    found = programs_of({"program 1": TriedRun(wrong, (reported(REFS),))}).show(TURNED, "agreement", None, CASES)
     assert (found.effect, found.found, found.exact, found.cases, found.programs) == ("changes", True, True, 1, 2)
     elsewhere = msgspec.structs.replace(REFS, line=41)
-    found = programs_of({"program 1": Tried(wrong, (reported(elsewhere),))}).show(TURNED, "agreement", None, CASES)
+    found = programs_of({"program 1": TriedRun(wrong, (reported(elsewhere),))}).show(TURNED, "agreement", None, CASES)
     assert (found.found, found.exact) == (True, False)
-    unreported = programs_of({"program 1": Tried(wrong)}).show(TURNED, "agreement", None, CASES)
+    unreported = programs_of({"program 1": TriedRun(wrong)}).show(TURNED, "agreement", None, CASES)
     assert (unreported.effect, unreported.found, unreported.programs) == ("changes", False, 3)
     assert unreported.why == "aot: at size 2: as eager, with the fault values of result differ"
 
 
 def test_a_fault_that_hangs_is_not_run_with_every_case() -> None:
-    hangs = Tried(msgspec.structs.replace(HEALTHY, outcome="timeout", reason="stopped after 60 s", calls=()))
+    hangs = TriedRun(msgspec.structs.replace(HEALTHY, outcome="timeout", reason="stopped after 60 s", calls=()))
     example = SiteRecord("Python", REFS.file, REFS.line, "reshape", "", example="known", stage="aot")
     programs = programs_of(dict.fromkeys(("known", *(case.program for case in CASES)), hangs))
     found = programs.show(TURNED, "agreement", example, CASES)
@@ -93,9 +93,9 @@ def test_a_fault_that_hangs_is_not_run_with_every_case() -> None:
 def test_a_fault_that_leaves_the_graph_as_it_is_costs_one_capture() -> None:
     ran: list[Run] = []
 
-    def tester(trial: Trial) -> Tried:
+    def tester(trial: Trial) -> TriedRun:
         ran.append(trial.run)
-        return Tried(HEALTHY)
+        return TriedRun(HEALTHY)
 
     found = Programs(tester).show(TURNED, "agreement", None, CASES[:1])
     assert (found.effect, found.programs) == ("equivalent", 1)
@@ -103,13 +103,13 @@ def test_a_fault_that_leaves_the_graph_as_it_is_costs_one_capture() -> None:
 
 
 def test_what_a_program_shows_without_the_fault_does_not_count() -> None:
-    programs = Programs(lambda _: Tried(HEALTHY, (reported(REFS),)))
+    programs = Programs(lambda _: TriedRun(HEALTHY, (reported(REFS),)))
     assert not programs.show(TURNED, "agreement", None, CASES).found
 
 
 def test_the_known_program_of_a_site_is_counted_apart() -> None:
     example = SiteRecord("Python", REFS.file, REFS.line, "reshape", "", example="known", stage="aot")
-    wrong = Tried(OTHER, (reported(REFS),))
+    wrong = TriedRun(OTHER, (reported(REFS),))
     found = programs_of({"known": wrong}).show(TURNED, "agreement", example, CASES)
     assert (found.found, found.found_by_example, found.exact, found.effect) == (False, True, True, "changes")
 
@@ -117,16 +117,16 @@ def test_the_known_program_of_a_site_is_counted_apart() -> None:
 def test_a_dropped_assertion_is_named_by_the_op_that_made_it() -> None:
     user = Frame("<program>", 4, "program", "torch.cat((x, y))", exact=True)
     made = msgspec.structs.replace(ASSERTED, python=(user, Frame(REFS.file, REFS.line, "cat")))
-    healthy = Tried(msgspec.structs.replace(HEALTHY, constraints=(made,)))
+    healthy = TriedRun(msgspec.structs.replace(HEALTHY, constraints=(made,)))
     dropped = Planted(REFS, "", Semantics(faults=(Fault(REFS, "drop assertion"),)))
     for op, exact in (("torch.cat", True), ("torch.stack", False)):
-        lacks = Classified(
+        lacks = Classification(
             Failure("missing-assertion", HEALTHY, "eager refuses"),
             Signature("missing-assertion", Site("op", None, op), "RuntimeError"),
             "wrong-capture",
             "assertions",
         )
-        shown = Tried(OTHER, (lacks,))
+        shown = TriedRun(OTHER, (lacks,))
         programs = Programs(lambda trial, shown=shown: healthy if trial.run.semantics == EXPLICIT else shown)  # type: ignore[misc]
         assert programs.show(dropped, "assertions", None, CASES).exact is exact
 
@@ -134,7 +134,7 @@ def test_a_dropped_assertion_is_named_by_the_op_that_made_it() -> None:
 def test_a_finding_of_the_database_is_not_new() -> None:
     wrong = OTHER
     again, new = reported(msgspec.structs.replace(REFS, file="torch/known.py")), reported(REFS)
-    programs = programs_of({"program 1": Tried(wrong, (again, new))})
+    programs = programs_of({"program 1": TriedRun(wrong, (again, new))})
     assert not programs.show(TURNED, "agreement", None, CASES).exact
     programs = replace(programs, known=frozenset({again.signature}))
     assert programs.show(TURNED, "agreement", None, CASES).exact
@@ -146,10 +146,10 @@ def test_a_fault_of_the_mechanism_may_stop_what_size_oblivious_semantics_capture
 ) -> None:
     failed = msgspec.structs.replace(HEALTHY, outcome="fail", calls=())
 
-    def tester(trial: Trial) -> Tried:
+    def tester(trial: Trial) -> TriedRun:
         if trial.run.semantics == SIZE_OBLIVIOUS:
-            return Tried(HEALTHY if captured_by_both else failed)
-        return Tried(HEALTHY) if trial.run.semantics == EXPLICIT else Tried(failed, (reported(REFS),))
+            return TriedRun(HEALTHY if captured_by_both else failed)
+        return TriedRun(HEALTHY) if trial.run.semantics == EXPLICIT else TriedRun(failed, (reported(REFS),))
 
     found = Programs(tester).show(TURNED, "mechanism", None, CASES)
     assert (found.effect, found.found, found.exact) == (effect, captured_by_both, captured_by_both)
@@ -160,10 +160,10 @@ def test_a_case_is_compared_with_other_semantics_as_in_a_campaign() -> None:
     """The campaign compares a sample of its programs only, the program of the database is always compared."""
     example = SiteRecord("Python", REFS.file, REFS.line, "reshape", "", example="known", stage="aot")
 
-    def tester(trial: Trial) -> Tried:
+    def tester(trial: Trial) -> TriedRun:
         if trial.run.semantics != TURNED.semantics or not trial.oracles:
-            return Tried(OTHER if trial.run.semantics == TURNED.semantics else HEALTHY)
-        return Tried(OTHER, () if trial.sampled else (reported(REFS),))
+            return TriedRun(OTHER if trial.run.semantics == TURNED.semantics else HEALTHY)
+        return TriedRun(OTHER, () if trial.sampled else (reported(REFS),))
 
     found = Programs(tester).show(TURNED, "mechanism", example, CASES)
     assert (found.found, found.found_by_example) == (False, True)
@@ -196,8 +196,8 @@ def test_a_failure_of_another_kind_may_name_another_place() -> None:
     elsewhere = reported(msgspec.structs.replace(REFS, line=41))
     signature = msgspec.structs.replace(elsewhere.signature, kind="lost-assertion")
     other = msgspec.structs.replace(elsewhere, signature=signature)
-    tried = programs_of({"program 1": Tried(OTHER, (reported(REFS), other))})
+    tried = programs_of({"program 1": TriedRun(OTHER, (reported(REFS), other))})
     found = tried.show(TURNED, "agreement", None, CASES)
     assert (found.exact, found.elsewhere) == (True, 1)
-    tried = programs_of({"program 1": Tried(OTHER, (other,))})
+    tried = programs_of({"program 1": TriedRun(OTHER, (other,))})
     assert not tried.show(TURNED, "agreement", None, CASES).exact

@@ -15,8 +15,8 @@ from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Outcome, Semantics, Stage
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.ledger import Reached, SiteRecord
-from ddefuzz.instrument.events import Answer, Fault, Frame, Place, Raised
+from ddefuzz.findings.ledger import SiteRecord, SiteVisit
+from ddefuzz.instrument.events import Answer, Fault, Frame, Place, RaisedError
 from ddefuzz.oracles.program import tried_of
 from tests.bench.typed_bench import typed
 
@@ -39,7 +39,7 @@ def site(place: Place, **more: object) -> SiteRecord:
 def failed(place: Place, asked: Frame | None = None, *, withheld: bool = True, native: str = "") -> Observation:
     """A run in which `asked`, else the frame at `place`, met the error."""
     frame = asked or Frame(place.file, place.line, "reshape", "guard_or_false(a == b)", exact=True)
-    raised = Raised(
+    raised = RaisedError(
         "Eq(u0, 1)",
         "guard_or_false",
         place,
@@ -166,7 +166,7 @@ def test_another_file_is_one_clear_line(tmp_path: Path, content: str) -> None:
 def test_the_cases_at_a_place_are_noted_in_order() -> None:
     tally = Tally()
     tally.cpu_seconds["export"] = 2.0
-    reached = (Reached(REFS, "reshape", "guard_or_false", "False", "same", "Eq(x0, 1)"),)
+    reached = (SiteVisit(REFS, "reshape", "guard_or_false", "False", "same", "Eq(x0, 1)"),)
     outcomes = (StageOutcome("export", "explicit", "ok", "ok", 0.1), StageOutcome("aot", "explicit", "fail", "", 0.1))
     stages = (StageReached("export", reached), StageReached("aot", reached), StageReached("compile", ()))
     reachers = list(reachers_of(CaseResult(0, "d", outcomes, VIEW, reached=stages), tally))
