@@ -100,6 +100,9 @@ REPORTS: Final = Path("ddefuzz-report")
 FORMATS: Final = {"sarif": "sarif", "junit": "xml", "markdown": "md", "html": "html", "jsonl": "jsonl"}
 """The formats that are written to `REPORTS`, with the endings of their files."""
 
+TABLES: Final = {"markdown": "md", "json": "json"}
+"""The formats of a step that only shows what there is."""
+
 GRACE_SECONDS: Final = 300.0
 """How long a step may run after its budget: torch is imported, and findings are confirmed. Then it is killed."""
 
@@ -113,14 +116,14 @@ CASES: Final = ("corpora", "findings")
 
 
 class Step(NamedTuple):
-    """One command. `seconds` is its hard limit. With `reports` it writes reports under its name. `environment` is added
-    to that of this process.
+    """One command. `seconds` is its hard limit. It writes reports in these formats, with the endings of their files,
+    under its name. `environment` is added to that of this process.
     """
 
     name: str
     words: tuple[str, ...]
     seconds: float
-    reports: bool = True
+    formats: Mapping[str, str] = FORMATS
     environment: Mapping[str, str] = {}
 
 
@@ -164,20 +167,13 @@ def batch(
 @click_command("prune", command)
 def prune() -> None:
     """Delete case files in corpora/ that are not needed, and report them. A person commits the change."""
-    _run([_reported("prune", "corpus", "prune", "corpora")])
-
-
-def _reported(name: str, *words: str) -> Step:
-    """A step that writes Markdown and JSON."""
-    outputs = (f"{format_}={REPORTS / name}.{ending}" for format_, ending in (("markdown", "md"), ("json", "json")))
-    options = (word for output in outputs for word in ("--output", output))
-    return Step(name, (*words, *options), REPLAY_SECONDS, reports=False)
+    _run([Step("prune", ("corpus", "prune", "corpora"), REPLAY_SECONDS, TABLES)])
 
 
 @click_command("coverage", command)
 def coverage() -> None:
     """Write which guard sites of torch the campaigns of this database reached."""
-    _run([_reported("coverage", "sites")])
+    _run([Step("coverage", ("sites",), REPLAY_SECONDS, TABLES)])
 
 
 @click_command("versions", command)
@@ -199,7 +195,7 @@ def versions(
 def _load() -> Iterator[Step]:
     """The findings of the repository are known before the campaign."""
     if any(Path("findings").glob("*/finding.toml")):
-        yield Step("import", ("findings", "import"), 600.0, reports=False)
+        yield Step("import", ("findings", "import"), 600.0, {})
 
 
 def _replay() -> Iterator[Step]:
@@ -232,18 +228,17 @@ def _run(steps: list[Step]) -> None:
 
 def _step(step: Step) -> int:
     """Run one step in a process group of its own. A step beyond its limit is interrupted, then killed."""
-    words = [*step.words]
-    for format_, ending in FORMATS.items() if step.reports else ():
-        words += ["--output", f"{format_}={REPORTS / f'{step.name}.{ending}'}"]
-    on_github = bool(os.environ.get("GITHUB_ACTIONS"))
-    if step.reports and on_github:
-        words += ["--output", f"github={REPORTS / f'{step.name}.annotations'}"]
+    formats = dict(step.formats)
+    if on_github := step.formats is FORMATS and bool(os.environ.get("GITHUB_ACTIONS")):
+        formats["github"] = "annotations"
+    files = (f"{name}={REPORTS / f'{step.name}.{ending}'}" for name, ending in formats.items())
+    words = [*step.words, *(word for file in files for word in ("--output", file))]
     click.echo(f"$ ddefuzz {shell_words(words)}", err=True)
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "ddefuzz", *words], start_new_session=True, env=os.environ | step.environment
     )
     code = _waited(process, step)
-    if step.reports and on_github:
+    if on_github:
         _to_github(step.name)
     return code
 
