@@ -314,7 +314,7 @@ def _command(row: Decision) -> click.Command:
         why: str = WHY if row.has_reason else "",
         db: DatabaseUrl = DB,
     ) -> None:
-        _decide(db, finding_id, [(row, text or None)], By(who, now(), why))
+        _decide(db, finding_id, [(row, None if row.value is None else text)], By(who, now(), why))
 
     return decide
 

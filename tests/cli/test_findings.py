@@ -264,6 +264,11 @@ def test_show_prints_the_repro_of_the_first_stage_that_fails(url: str) -> None:
     assert "strict=True" in findings(url, "show", CHUNK.key, "--repro", "--stage", "export-strict").stdout
 
 
+def test_a_note_has_a_text(url: str) -> None:
+    with pytest.raises(InputError, match="note: found no text, expected some"):
+        findings(url, "note", CHUNK.key, "")
+
+
 def test_what_is_stored_cannot_style_the_terminal(url: str) -> None:
     findings(url, "set", CHUNK.key, "--title", HOSTILE)
     findings(url, "note", CHUNK.key, HOSTILE)
