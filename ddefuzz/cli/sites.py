@@ -6,7 +6,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import get_args
 
-import msgspec
 import rich_click as click
 from rich.progress import track
 
@@ -20,26 +19,6 @@ from ddefuzz.findings.inventory import Inventory, Part, installed
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument.events import Language
 from ddefuzz.show.sites import INDEX, SitesPage, pages, sites_view
-
-
-class Filter(msgspec.Struct, frozen=True):
-    """Which sites to show. An empty field selects all."""
-
-    files: tuple[str, ...] = ()
-    languages: tuple[Language, ...] = ()
-    parts: tuple[Part, ...] = ()
-    raised: bool = False
-    uncovered: bool = False
-
-    def keeps(self, site: GuardSite) -> bool:
-        """Whether a site is shown."""
-        return (
-            (not self.files or any(fnmatchcase(site.file, pattern) for pattern in self.files))
-            and (not self.languages or site.language in self.languages)
-            and (not self.parts or site.part in self.parts)
-            and (not self.raised or site.raised > 0)
-            and not (self.uncovered and site.reached)
-        )
 
 
 @click_command("sites")
@@ -78,9 +57,18 @@ def command(
         records = database.sites(wanted)
     of_installed = wanted == inventory.torch
     everything = guard_sites(inventory.calls if of_installed else (), records)
-    chosen = Filter(files, languages, parts, raised, uncovered)
+
+    def is_chosen(site: GuardSite) -> bool:
+        return (
+            (not files or any(fnmatchcase(site.file, pattern) for pattern in files))
+            and (not languages or site.language in languages)
+            and (not parts or site.part in parts)
+            and (not raised or site.raised > 0)
+            and not (uncovered and site.reached)
+        )
+
     page = SitesPage(
-        sites=tuple(filter(chosen.keeps, everything)),
+        sites=tuple(filter(is_chosen, everything)),
         totals=totals(wanted, everything),
         uncovered=uncovered,
         summary=summary,

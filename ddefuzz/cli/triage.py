@@ -37,6 +37,10 @@ LINES_BELOW = 4
 
 SKIP, BACK, UNDO, QUIT, MORE = "s", "z", "u", "q", " "
 
+MOVES = {SKIP: "skip", BACK: "back", UNDO: "undo", QUIT: "quit"}
+MENU = "  ".join(f"{key}\0{name}" for key, name in ({key: row.name for key, row in KEYS.items()} | MOVES).items())
+"""The keys. A key and its word are on one line."""
+
 
 @click_command("triage")
 def command(
@@ -88,7 +92,7 @@ class Loop:
             near = self.database.read(partial(listing.near, finding=finding, most=MOST_NEAR))
             page = stdout_page()
             text = screen(finding, near, f"{self.at + 1} of {len(self.queue)}", page)
-            menu = _menu(page.width)
+            menu = folded(MENU, page.width).replace("\0", " ")
             parts = [text]
             if sys.stdout.isatty():
                 click.clear()
@@ -153,13 +157,6 @@ class Loop:
         self.decided.pop()
         self.at = self.queue.index(name)
         click.echo(f"{name}: undone", err=True)
-
-
-def _menu(width: int) -> str:
-    """The keys. A key and its word are on one line."""
-    keys = [f"{key}\0{decision.name}" for key, decision in KEYS.items()]
-    others = [f"{SKIP}\0skip", f"{BACK}\0back", f"{UNDO}\0undo", f"{QUIT}\0quit"]
-    return folded("  ".join([*keys, *others]), width).replace("\0", " ")
 
 
 def _read_key() -> tuple[str, Ask]:
