@@ -33,8 +33,7 @@ from ddefuzz.cli.command import (
     option,
     timeout_option,
 )
-from ddefuzz.cli.invocation import current_invocation, resolve
-from ddefuzz.cli.output import LiveLine, deliver, page_writers
+from ddefuzz.cli.output import LiveLine, current_invocation, deliver, page_writers, resolve
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import LostTask, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Stage

@@ -36,8 +36,7 @@ from ddefuzz.cli.command import (
     timeout_option,
     typed_words,
 )
-from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
+from ddefuzz.cli.output import LiveLine, deliver, page_writers, resolve, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.pool import Future, LostTask, Pool, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage

@@ -24,8 +24,7 @@ from ddefuzz.cli.command import (
     now,
     option,
 )
-from ddefuzz.cli.invocation import current_invocation, resolve
-from ddefuzz.cli.output import deliver, json_writers, page_writers
+from ddefuzz.cli.output import current_invocation, deliver, json_writers, page_writers, resolve
 from ddefuzz.cli.streams import say, write_stdout
 from ddefuzz.errors import InputError, RowError, refused
 from ddefuzz.escape import block, shell_words

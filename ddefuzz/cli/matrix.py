@@ -9,8 +9,7 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.cli.command import DB, JOBS, PYTHONS, TRUST, Output, argument, click_command, formats, option, output_file
-from ddefuzz.cli.invocation import current_invocation, resolve
-from ddefuzz.cli.output import LiveLine, deliver, json_writers
+from ddefuzz.cli.output import LiveLine, current_invocation, deliver, json_writers, resolve
 from ddefuzz.cli.replay import findings_in
 from ddefuzz.cli.report import command_line, deliver_report
 from ddefuzz.errors import InputError, NothingRanError

@@ -33,8 +33,7 @@ from ddefuzz.cli.command import (
     option,
     timeout_option,
 )
-from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.output import deliver
+from ddefuzz.cli.output import deliver, resolve
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text, visible
 from ddefuzz.execute.pool import Pool

@@ -1,10 +1,11 @@
-"""Progress on stderr, the options `--format` for stdout and `--output FORMAT=PATH` for files, and what writes them."""
+"""Progress on stderr, what writes stdout and the files of `--output`, and the commands that pages print."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -12,21 +13,79 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
+from pathlib import Path
 from threading import Event as Flag
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import rich_click as click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.text import Text
 
-from ddefuzz.cli.command import Output
+from ddefuzz.cli.command import DEFAULT_DB, Output
 from ddefuzz.cli.streams import in_log, log_line, write_stdout
-from ddefuzz.escape import html_text, json_text, markdown_text, visible
-from ddefuzz.files import check_writable, write_atomically
+from ddefuzz.errors import InputError
+from ddefuzz.escape import html_text, json_text, markdown_text, shell_word, visible
+from ddefuzz.files import check_writable, is_there, real_path, write_atomically
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding, UnknownFindingError
+from ddefuzz.findings.url import parse_url
 from ddefuzz.internal import noted
-from ddefuzz.show.blocks import Block, counted
+from ddefuzz.show.blocks import Block, Invocation, counted
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.terminal import terminal
+
+
+def current_invocation() -> Invocation:
+    """The invocation of this process and of the command that it runs."""
+    context = click.get_current_context(silent=True)
+    program = program_words(sys.argv[0], sys.executable, Path.cwd(), os.environ.get("PATH", ""))
+    python = _shortest(Path(sys.executable), Path.cwd(), os.environ.get("PATH", ""))
+    return Invocation(program, python, typed_db(context) if context is not None else "")
+
+
+def program_words(called: str, python: str, folder: Path, search: str) -> str:
+    """The words that start ddefuzz again in `folder`, shell-quoted.
+
+    `called` is `sys.argv[0]`: the path of the script `ddefuzz`, or of a module if Python was called with one. In the
+    second case the script next to Python is named, if there is one.
+    """
+    script = Path(called)
+    if script.name != "ddefuzz":
+        script = Path(python).parent / "ddefuzz"
+        if not is_there(script):
+            return "ddefuzz"
+    elif not script.is_absolute():
+        return shell_word(called)
+    return _shortest(script, folder, search)
+
+
+def _shortest(program: Path, folder: Path, search: str) -> str:
+    """The bare name if PATH leads to this program, else its path, relative if it is below `folder`."""
+    on_path = shutil.which(program.name, path=search)
+    # Folders are compared, because the python of a virtual environment is a link to another one.
+    if on_path is not None and real_path(Path(on_path).parent) == real_path(program.parent):
+        return program.name
+    below = program.is_relative_to(folder)
+    return shell_word(str(program.relative_to(folder) if below else program))
+
+
+def typed_db(context: click.Context) -> str:
+    """The database that was typed, if a command without `--db` would use another one."""
+    if context.get_parameter_source("db") is not ParameterSource.COMMANDLINE:
+        return ""
+    db = context.params.get("db")
+    return "" if db == (context.lookup_default("db") or parse_url(DEFAULT_DB)) else str(db or "")
+
+
+def resolve(database: Database, typed: str) -> Finding:
+    """The finding of a typed id. The error for an unknown one names the command that lists those of this database."""
+    try:
+        return database.resolve(typed)
+    except UnknownFindingError as error:
+        raise InputError(f"{error}; `{current_invocation().command('findings', 'list')}` shows all") from error
+
 
 LINE_SECONDS = 10.0
 """The time between plain lines without a terminal."""

@@ -20,8 +20,7 @@ from ddefuzz.campaign.replay import (
     user_function,
 )
 from ddefuzz.cli.command import JOBS, TRUST, Output, argument, click_command, formats, option
-from ddefuzz.cli.invocation import current_invocation
-from ddefuzz.cli.output import LiveLine
+from ddefuzz.cli.output import LiveLine, current_invocation
 from ddefuzz.cli.report import deliver_report
 from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.files import is_folder, is_there

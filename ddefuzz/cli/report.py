@@ -11,8 +11,7 @@ from typing import Final
 import msgspec
 
 from ddefuzz.cli.command import DB, Output, argument, click_command, formats, option
-from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.output import Writer, deliver, page_writers
+from ddefuzz.cli.output import Writer, deliver, page_writers, resolve
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, UnsupportedError
 from ddefuzz.escape import shell_words
 from ddefuzz.findings.database import Database

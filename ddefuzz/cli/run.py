@@ -39,8 +39,7 @@ from ddefuzz.cli.command import (
     semantics_option,
     typed_words,
 )
-from ddefuzz.cli.invocation import current_invocation
-from ddefuzz.cli.output import LiveLine, deliver, plain, stop_on_interrupt
+from ddefuzz.cli.output import LiveLine, current_invocation, deliver, plain, stop_on_interrupt
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import Stage

@@ -9,8 +9,7 @@ from pathlib import Path
 import rich_click as click
 
 from ddefuzz.cli.command import DB, JOBS, Output, ValueType, click_command, formats, option, oracles_option
-from ddefuzz.cli.invocation import current_invocation
-from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers, stop_on_interrupt
+from ddefuzz.cli.output import LiveLine, Writer, current_invocation, deliver, page_writers, stop_on_interrupt
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError
 from ddefuzz.escape import json_text

@@ -10,8 +10,7 @@ from shutil import get_terminal_size
 import rich_click as click
 
 from ddefuzz.cli.command import DB, WHO, argument, click_command, now, option
-from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.output import Page, stdout_page
+from ddefuzz.cli.output import Page, resolve, stdout_page
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.escape import visible

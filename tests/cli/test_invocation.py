@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddefuzz.cli.command import DB, DEFAULT_DB, click_command
-from ddefuzz.cli.invocation import current_invocation, program_words
+from ddefuzz.cli.output import current_invocation, program_words
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl, parse_url
 from ddefuzz.show.blocks import Invocation
