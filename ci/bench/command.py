@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import msgspec
 import rich_click as click
 
-from ddefuzz.cli.command import DB, IN_STAGES, JOBS, Output, click_command, formats
+from ddefuzz.cli.command import Output, click_command, formats
+from ddefuzz.cli.options import DB, IN_STAGES, JOBS
 from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED
 from ddefuzz.execute.pool import Future, LostTask, Stopped, waited

@@ -22,17 +22,8 @@ from ddefuzz.answers.experiment import (
     calling,
     samples,
 )
-from ddefuzz.cli.command import (
-    DB,
-    JOBS,
-    Output,
-    argument,
-    capture_stage_option,
-    click_command,
-    formats,
-    option,
-    timeout_option,
-)
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.options import DB, JOBS, capture_stage_option, timeout_option
 from ddefuzz.cli.output import LiveLine, current_invocation, deliver, page_writers, resolve
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import LostTask, Pool

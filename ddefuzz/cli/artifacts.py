@@ -23,19 +23,8 @@ from ddefuzz.artifacts.model import (
 )
 from ddefuzz.artifacts.page import DOCUMENT, INDEX, about, artifacts_view, write_folder
 from ddefuzz.checking.check import START_SECONDS, Target, targets_of
-from ddefuzz.cli.command import (
-    DB,
-    JOBS,
-    Output,
-    argument,
-    capture_stage_option,
-    click_command,
-    formats,
-    option,
-    semantics_option,
-    timeout_option,
-    typed_words,
-)
+from ddefuzz.cli.command import Output, argument, click_command, formats, option, typed_words
+from ddefuzz.cli.options import DB, JOBS, capture_stage_option, semantics_option, timeout_option
 from ddefuzz.cli.output import LiveLine, deliver, page_writers, resolve, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.pool import Future, LostTask, Pool, Stopped, first_answer, lost_observation, waited

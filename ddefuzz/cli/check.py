@@ -13,21 +13,9 @@ from ddefuzz.checking.problems import torch_itself
 from ddefuzz.checking.report import Report, report_record, report_view
 from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study_view
 from ddefuzz.checking.study import study as study_models
-from ddefuzz.cli.command import (
-    IN_STAGES,
-    JOBS,
-    SECONDS_OR_NONE,
-    Output,
-    argument,
-    click_command,
-    formats,
-    option,
-    output_file,
-    semantics_option,
-    timeout_option,
-)
-from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers
-from ddefuzz.cli.report import command_line, writers_of
+from ddefuzz.cli.command import SECONDS_OR_NONE, Output, argument, click_command, formats, option, output_file
+from ddefuzz.cli.options import IN_STAGES, JOBS, semantics_option, timeout_option
+from ddefuzz.cli.output import LiveLine, Writer, command_line, deliver, page_writers, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE
 from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.files import write_atomically

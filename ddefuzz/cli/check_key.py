@@ -8,7 +8,8 @@ from typing import Any
 
 import rich_click as click
 
-from ddefuzz.cli.command import Output, argument, click_command, formats, option, timeout_option
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.options import timeout_option
 from ddefuzz.cli.output import LiveLine, Page, Writer, deliver
 from ddefuzz.errors import EXIT_FOUND, EXIT_USAGE
 from ddefuzz.escape import json_text

@@ -19,7 +19,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ddefuzz import __version__
 from ddefuzz.campaign.plan import parse_budget
-from ddefuzz.cli.command import DB, PYTHONS, argument, click_command, option, seed_option
+from ddefuzz.cli.command import argument, click_command, option
+from ddefuzz.cli.options import DB, PYTHONS, seed_option
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK, InputError
 from ddefuzz.escape import shell_word, shell_words
 from ddefuzz.files import check_folder, is_file, is_folder, is_there, write_atomically, write_files

@@ -9,7 +9,8 @@ from pathlib import Path
 import rich_click as click
 
 from ddefuzz.campaign.replay import CaseFile, case_files, covered, enough, expectation_of, expectations
-from ddefuzz.cli.command import IN_STAGES, JOBS, Output, argument, click_command, formats, option
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.options import IN_STAGES, JOBS
 from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.escape import json_text

@@ -8,20 +8,9 @@ import rich_click as click
 
 from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.campaign.replay import kept_cases
-from ddefuzz.cli.command import (
-    DB,
-    IN_STAGES,
-    JOBS,
-    Output,
-    argument,
-    click_command,
-    formats,
-    option,
-    profile_option,
-    seed_option,
-)
-from ddefuzz.cli.output import LiveLine
-from ddefuzz.cli.report import deliver_report
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.options import DB, IN_STAGES, JOBS, profile_option, seed_option
+from ddefuzz.cli.output import LiveLine, deliver_report
 from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.execute.protocol import ProgramSubject, Stage
 from ddefuzz.files import check_folder, write_files

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ddefuzz.cli.command import DB, Output, click_command, formats
+from ddefuzz.cli.command import Output, click_command, formats
+from ddefuzz.cli.options import DB
 from ddefuzz.cli.output import LiveLine, deliver, page_writers
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
 from ddefuzz.execute.pool import Pool

@@ -11,19 +11,8 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.classify.signature import Cause
-from ddefuzz.cli.command import (
-    DB,
-    URL_OR_PATH,
-    WHO,
-    WHY,
-    Output,
-    argument,
-    capture_stage_option,
-    click_command,
-    formats,
-    now,
-    option,
-)
+from ddefuzz.cli.command import URL_OR_PATH, Output, argument, click_command, formats, option
+from ddefuzz.cli.options import DB, WHO, WHY, capture_stage_option, now
 from ddefuzz.cli.output import current_invocation, deliver, json_writers, page_writers, resolve
 from ddefuzz.cli.streams import say, write_stdout
 from ddefuzz.errors import InputError, RowError, refused

@@ -8,10 +8,18 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
-from ddefuzz.cli.command import DB, JOBS, PYTHONS, TRUST, Output, argument, click_command, formats, option, output_file
-from ddefuzz.cli.output import LiveLine, current_invocation, deliver, json_writers, resolve
+from ddefuzz.cli.command import Output, argument, click_command, formats, option, output_file
+from ddefuzz.cli.options import DB, JOBS, PYTHONS, TRUST
+from ddefuzz.cli.output import (
+    LiveLine,
+    command_line,
+    current_invocation,
+    deliver,
+    deliver_report,
+    json_writers,
+    resolve,
+)
 from ddefuzz.cli.replay import findings_in
-from ddefuzz.cli.report import command_line, deliver_report
 from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.escape import shell_word
 from ddefuzz.files import is_there

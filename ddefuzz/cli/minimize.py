@@ -21,18 +21,8 @@ from ddefuzz.campaign.minimize import (
     start_of_finding,
     start_of_model,
 )
-from ddefuzz.cli.command import (
-    DB,
-    JOBS,
-    TRUST,
-    Output,
-    argument,
-    capture_stage_option,
-    click_command,
-    formats,
-    option,
-    timeout_option,
-)
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.options import DB, JOBS, TRUST, capture_stage_option, timeout_option
 from ddefuzz.cli.output import deliver, resolve
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text, visible

@@ -11,29 +11,32 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from threading import Event as Flag
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
 import rich_click as click
 from click.core import ParameterSource
 from rich.console import Console
 from rich.text import Text
 
-from ddefuzz.cli.command import DEFAULT_DB, Output
+from ddefuzz.cli.command import Output
+from ddefuzz.cli.options import DEFAULT_DB
 from ddefuzz.cli.streams import in_log, log_line, write_stdout
-from ddefuzz.errors import InputError
-from ddefuzz.escape import html_text, json_text, markdown_text, shell_word, visible
+from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError
+from ddefuzz.escape import html_text, json_text, markdown_text, shell_word, shell_words, visible
 from ddefuzz.files import check_writable, is_there, real_path, write_atomically
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, UnknownFindingError
-from ddefuzz.findings.url import parse_url
-from ddefuzz.internal import noted
+from ddefuzz.findings.url import parse_url, without_passwords
+from ddefuzz.internal import InternalError, noted
 from ddefuzz.show.blocks import Block, Invocation, counted
 from ddefuzz.show.markdown import markdown
+from ddefuzz.show.record import Report, Result, Rule
 from ddefuzz.show.terminal import terminal
 
 
@@ -274,3 +277,46 @@ def json_writers(documents: list[dict[str, Any]]) -> dict[str, Writer]:
         "json": lambda _page: json_text(documents, indent=True) + "\n",
         "jsonl": lambda _page: "".join(json_text(one) + "\n" for one in documents),
     }
+
+
+INTERNAL = Rule("internal-error", "not judged, because an exception of ddefuzz itself ended it")
+"""The rule of what a bug of ddefuzz ended."""
+
+
+def writers_of(report: Report, view: Iterable[Block] = ()) -> dict[str, Writer]:
+    """A writer for each format of the table, and for text, which shows the view.
+
+    Exceptions of ddefuzz itself are among the results.
+    """
+    # Imported here for the same reason as in `page_writers`.
+    from ddefuzz.show.table import FORMATS  # noqa: PLC0415
+
+    report = msgspec.structs.replace(report, command=command_line())
+    errors = tuple(map(_of_error, noted()))
+    if errors:
+        all_rules, results = (*report.rules, INTERNAL), (*report.results, *errors)
+        report = msgspec.structs.replace(report, rules=all_rules, results=results)
+    formats = {one.name: partial(lambda write, _page: write(report), one.write) for one in FORMATS}
+    return page_writers(report.title, view) | formats
+
+
+def deliver_report(report: Report, view: Iterable[Block], output: Output, *, interrupted: bool = False) -> None:
+    """Write a report. Exits with 130 if it was interrupted, and with 1 if a result failed."""
+    exits = {EXIT_INTERRUPTED: interrupted, EXIT_FOUND: report.of("failed")}
+    deliver(writers_of(report, view), output, exits)
+
+
+def _of_error(error: InternalError) -> Result:
+    return Result(
+        id=error.where or INTERNAL.id,
+        rule=INTERNAL.id,
+        outcome="error",
+        title=f"{error.where}: not judged",
+        message=error.reason,
+        facts=(("report", error.report),) if error.report else (),
+    )
+
+
+def command_line() -> str:
+    """The command line of this process, without the passwords of databases."""
+    return shell_words(["ddefuzz", *map(without_passwords, sys.argv[1:])])

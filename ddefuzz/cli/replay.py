@@ -19,9 +19,9 @@ from ddefuzz.campaign.replay import (
     trusted_modules,
     user_function,
 )
-from ddefuzz.cli.command import JOBS, TRUST, Output, argument, click_command, formats, option
-from ddefuzz.cli.output import LiveLine, current_invocation
-from ddefuzz.cli.report import deliver_report
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.options import JOBS, TRUST
+from ddefuzz.cli.output import LiveLine, current_invocation, deliver_report
 from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.files import is_folder, is_there
 from ddefuzz.findings.database import Database

@@ -1,28 +1,21 @@
-"""`ddefuzz report`, and the reports of other commands: the record that `ddefuzz.show` writes."""
+"""`ddefuzz report`: findings in a format for other tools, or one finding as an issue or test for PyTorch."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable
-from functools import partial
 from typing import Final
 
-import msgspec
-
-from ddefuzz.cli.command import DB, Output, argument, click_command, formats, option
-from ddefuzz.cli.output import Writer, deliver, page_writers, resolve
-from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, UnsupportedError
-from ddefuzz.escape import shell_words
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.options import DB
+from ddefuzz.cli.output import deliver, resolve, writers_of
+from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.listing import results
-from ddefuzz.findings.url import DatabaseUrl, without_passwords
-from ddefuzz.internal import InternalError, noted
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.repro.finding import exportdb_example, issue, unit_test
-from ddefuzz.show.blocks import Block
 from ddefuzz.show.findings import findings_report
-from ddefuzz.show.record import Report, Result, Rule
 from ddefuzz.show.table import FORMATS, NAMES
 from ddefuzz.versions.model import status_by_version
 
@@ -95,43 +88,3 @@ def environment() -> str:
     except (subprocess.SubprocessError, OSError) as error:
         raise UnsupportedError(f"--env: torch.utils.collect_env ended with {error}, expected its output") from error
     return ran.stdout
-
-
-INTERNAL = Rule("internal-error", "not judged, because an exception of ddefuzz itself ended it")
-"""The rule of what a bug of ddefuzz ended."""
-
-
-def writers_of(report: Report, view: Iterable[Block] = ()) -> dict[str, Writer]:
-    """A writer for each format of the table, and for text, which shows the view.
-
-    Exceptions of ddefuzz itself are among the results.
-    """
-    report = msgspec.structs.replace(report, command=command_line())
-    errors = tuple(map(_of_error, noted()))
-    if errors:
-        all_rules, results = (*report.rules, INTERNAL), (*report.results, *errors)
-        report = msgspec.structs.replace(report, rules=all_rules, results=results)
-    formats = {one.name: partial(lambda write, _page: write(report), one.write) for one in FORMATS}
-    return page_writers(report.title, view) | formats
-
-
-def deliver_report(report: Report, view: Iterable[Block], output: Output, *, interrupted: bool = False) -> None:
-    """Write a report. Exits with 130 if it was interrupted, and with 1 if a result failed."""
-    exits = {EXIT_INTERRUPTED: interrupted, EXIT_FOUND: report.of("failed")}
-    deliver(writers_of(report, view), output, exits)
-
-
-def _of_error(error: InternalError) -> Result:
-    return Result(
-        id=error.where or INTERNAL.id,
-        rule=INTERNAL.id,
-        outcome="error",
-        title=f"{error.where}: not judged",
-        message=error.reason,
-        facts=(("report", error.report),) if error.report else (),
-    )
-
-
-def command_line() -> str:
-    """The command line of this process, without the passwords of databases."""
-    return shell_words(["ddefuzz", *map(without_passwords, sys.argv[1:])])

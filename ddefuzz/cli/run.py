@@ -26,21 +26,9 @@ from ddefuzz.campaign.page import (
 )
 from ddefuzz.campaign.plan import WHOLE, Plan
 from ddefuzz.campaign.summary import Summary, Tally
-from ddefuzz.cli.command import (
-    DB,
-    IN_STAGES,
-    JOBS,
-    Output,
-    click_command,
-    formats,
-    option,
-    oracles_option,
-    profile_option,
-    semantics_option,
-    typed_words,
-)
-from ddefuzz.cli.output import LiveLine, current_invocation, deliver, plain, stop_on_interrupt
-from ddefuzz.cli.report import writers_of
+from ddefuzz.cli.command import Output, click_command, formats, option, typed_words
+from ddefuzz.cli.options import DB, IN_STAGES, JOBS, oracles_option, profile_option, semantics_option
+from ddefuzz.cli.output import LiveLine, current_invocation, deliver, plain, stop_on_interrupt, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.scratch import remove_abandoned

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 import rich_click as click
 
-from ddefuzz.cli.command import DB, WHO, argument, click_command, option
+from ddefuzz.cli.command import argument, click_command, option
+from ddefuzz.cli.options import DB, WHO
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.findings import tokens as stored

@@ -9,7 +9,8 @@ from typing import get_args
 import rich_click as click
 from rich.progress import track
 
-from ddefuzz.cli.command import DB, Output, click_command, formats, option
+from ddefuzz.cli.command import Output, click_command, formats, option
+from ddefuzz.cli.options import DB
 from ddefuzz.cli.output import deliver, json_writers, page_writers, progress_console
 from ddefuzz.errors import InputError
 from ddefuzz.files import check_folder, write_atomically

@@ -8,9 +8,17 @@ from pathlib import Path
 
 import rich_click as click
 
-from ddefuzz.cli.command import DB, JOBS, Output, ValueType, click_command, formats, option, oracles_option
-from ddefuzz.cli.output import LiveLine, Writer, current_invocation, deliver, page_writers, stop_on_interrupt
-from ddefuzz.cli.report import writers_of
+from ddefuzz.cli.command import Output, ValueType, click_command, formats, option
+from ddefuzz.cli.options import DB, JOBS, oracles_option
+from ddefuzz.cli.output import (
+    LiveLine,
+    Writer,
+    current_invocation,
+    deliver,
+    page_writers,
+    stop_on_interrupt,
+    writers_of,
+)
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError
 from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database

@@ -9,7 +9,8 @@ from shutil import get_terminal_size
 
 import rich_click as click
 
-from ddefuzz.cli.command import DB, WHO, argument, click_command, now, option
+from ddefuzz.cli.command import argument, click_command, option
+from ddefuzz.cli.options import DB, WHO, now
 from ddefuzz.cli.output import Page, resolve, stdout_page
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError

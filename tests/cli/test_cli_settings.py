@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.cli.command import DB, IN_STAGES, JOBS, click_command
+from ddefuzz.cli.command import click_command
+from ddefuzz.cli.options import DB, IN_STAGES, JOBS
 from ddefuzz.cli.settings import default_map, read
 from ddefuzz.errors import InputError
 from ddefuzz.findings.url import DatabaseUrl

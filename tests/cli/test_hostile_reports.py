@@ -29,8 +29,7 @@ from ddefuzz.checking.problems import problems_of
 from ddefuzz.checking.report import Report, captures_of
 from ddefuzz.cli.check import writers
 from ddefuzz.cli.command import Output
-from ddefuzz.cli.output import Writer, deliver, json_writers, page_writers
-from ddefuzz.cli.report import writers_of
+from ddefuzz.cli.output import Writer, deliver, json_writers, page_writers, writers_of
 from ddefuzz.cli.sweep import census_writers
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Finding, Note, as_document, summary_of

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.cli.command import DB, DEFAULT_DB, click_command
+from ddefuzz.cli.command import click_command
+from ddefuzz.cli.options import DB, DEFAULT_DB
 from ddefuzz.cli.output import current_invocation, program_words
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl, parse_url

@@ -1,0 +1,93 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import getpass
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import rich_click as click
+
+from ddefuzz.cli.command import PROCESSES, SECONDS, option
+from ddefuzz.execute.protocol import CAPTURE_STAGES, DEFAULT_STAGES, STAGES
+from ddefuzz.instrument.events import Mechanism
+from ddefuzz.oracles.table import BY_DEFAULT, OF_PROGRAMS, ORACLES
+
+DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
+
+
+def user() -> str:
+    """The name of who runs the command."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # some containers have no entry for the user
+        return "unknown"
+
+
+JOBS = option(
+    "Number of worker processes; auto: one for each core.",
+    "-j --jobs",
+    default="auto",
+    type_=PROCESSES,
+    metavar="N",
+)
+DB = option("URL of the findings database.", default=DEFAULT_DB)
+PYTHONS = option(
+    "An interpreter that has a torch, 2.6 or later. NAME is for the table (default: the version of its torch).",
+    "--python",
+    metavar="[NAME=]PATH",
+    required=True,
+)
+TRUST = option("Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.")
+IN_STAGES = option(
+    "How far torch takes a program: eager, fake (FakeTensorMode only), export, export-strict, compile (torch.compile "
+    "with backend eager), aot (backend aot_eager) or inductor.",
+    default=DEFAULT_STAGES,
+    type_=STAGES,
+)
+WHY = option("The reason, for the history.", default="", metavar="TEXT")
+WHO = option("Name for the history. Default: your user name.", "--by", default=user, metavar="NAME")
+
+
+def capture_stage_option(said: str) -> Any:
+    """The parameter `stage`, or `stages`, of capture stages without a default."""
+    return option(said, "--stage", type_=CAPTURE_STAGES, metavar="STAGE")
+
+
+def seed_option(of: str) -> Any:
+    """The parameter `seed`."""
+    return option(f"Seed of the {of}.", default=0, type_=click.IntRange(0), metavar="N")
+
+
+def profile_option(names: tuple[str, ...]) -> Any:
+    """The parameter `profile`."""
+    said = f"Kind of programs to generate: {', '.join(names)}."
+    return option(said, default="default", type_=names, metavar="NAME")
+
+
+def timeout_option(default: float, of: str) -> Any:
+    """The parameter `timeout`."""
+    said = f"Limit of {of}: CPU seconds of its process, and five times as many seconds by the clock."
+    return option(said, default=default, type_=SECONDS)
+
+
+def semantics_option(note: str = "") -> Any:
+    """The parameter `semantics`."""
+    said = (
+        "What happens at a guard that cannot be decided: explicit (take its fallback answer, as torch does), "
+        "size-oblivious (assume sizes of 2 or more, as torch did before), aggressive-1 or aggressive-2 (torch's "
+        "aggressive_guard_free_semantics)."
+    )
+    return option(said + note, "--semantics", default=get_args(Mechanism)[:1], metavar="NAME")
+
+
+def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Any:
+    """The parameter `oracles`."""
+    about = ", ".join(f"{oracle.name} ({oracle.about})" for oracle in ORACLES if oracle.of_programs)
+    said = f"What counts as a failure: {about}. {note}"
+    return option(said, type_=OF_PROGRAMS, default=default, metavar="NAME")
+
+
+def now() -> datetime:
+    """The time of a decision."""
+    return datetime.now(UTC)
