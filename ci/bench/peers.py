@@ -29,9 +29,10 @@ from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan, parse_budget
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import exit_reason
-from ddefuzz.execute.protocol import DEFAULT_STAGES, EXPLICIT
+from ddefuzz.execute.protocol import DEFAULT_STAGES, EXPLICIT, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.ledger import ENVIRONMENT, ProcessLine, SiteCount, Step, growth, read_lines
+from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.show.blocks import Block, Items, counted, prose, table
 
 OPINFO = Path(__file__).with_name("opinfo.py")
@@ -252,20 +253,28 @@ def _hooked(file: Path) -> ProcessLine | None:
     return next((line for line in lines if isinstance(line, ProcessLine)), None)
 
 
-def run_campaign(budget: str, jobs: int, guided: bool, seed: int, session: Session) -> Curve | None:
-    """Run a campaign; None if stopped before."""
-    plan = Plan(
+def plan_of(
+    budget: str, seed: int, jobs: int, stages: tuple[Stage, ...], guided: bool, oracles: tuple[str, ...] = CAPTURE
+) -> Plan:
+    """A campaign that is measured: its cases are screened, and each is captured in one stage."""
+    return Plan(
         profile="default",
         seed=seed,
         budget=parse_budget(budget),
         jobs=jobs,
-        stages=DEFAULT_STAGES,
+        stages=stages,
         semantics=(EXPLICIT,),
         minimize=False,
         in_turn=True,
         screen=True,
         guided=guided,
+        oracles=oracles,
     )
+
+
+def run_campaign(budget: str, jobs: int, guided: bool, seed: int, session: Session) -> Curve | None:
+    """Run a campaign; None if stopped before."""
+    plan = plan_of(budget, seed, jobs, DEFAULT_STAGES, guided)
     name = CAMPAIGNS[guided]
     with Database.open(f"sqlite:///{session.folder / f'{name}-{seed}.db'}") as database:
         summary = start(plan, database, lambda event, tally: None, session.stopped)

@@ -21,9 +21,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from ci.bench.command import Result, Session
+from ci.bench.peers import plan_of
 from ci.bench.planted import JUDGES, PLANTS, SEVERITY, Planted, Programs, Reacher, draw, place_of, what_of
 from ddefuzz.campaign.launch import start
-from ddefuzz.campaign.plan import Plan, parse_budget
+from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.cli.run import campaign_progress
@@ -270,19 +271,7 @@ def run(
     usable = tuple(stage for stage in STAGES if stage in stages and (not calling or stage in CHEAP_TO_CALL))
     if not usable:
         raise InputError(f"--stage: found {', '.join(stages)}, expected one of {', '.join(CHEAP_TO_CALL)}")
-    plan = Plan(
-        profile="default",
-        seed=campaign_seed,
-        budget=parse_budget(budget),
-        jobs=jobs,
-        stages=usable,
-        semantics=(EXPLICIT,),
-        minimize=False,
-        in_turn=True,
-        screen=True,
-        guided=guided,
-        oracles=BY_DEFAULT if calling else CAPTURE,
-    )
+    plan = plan_of(budget, campaign_seed, jobs, usable, guided, BY_DEFAULT if calling else CAPTURE)
     chosen = " ".join(f"--oracle {oracle}" for oracle in oracles)
     command = f"python ci/bench recall {chosen} --sites {sites} --seed {seed} --budget {plan.budget} --db {db}"
     file = keep or session.folder / "kept.jsonl"
