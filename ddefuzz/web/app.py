@@ -31,7 +31,7 @@ from ddefuzz.errors import DatabaseError, DdefuzzError, InputError, RowError, Un
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By
 from ddefuzz.repro.finding import finding_script
-from ddefuzz.web import forms
+from ddefuzz.web import decision_forms
 from ddefuzz.web.dashboard import Dashboard, Line, Problem, answer, bad_values, dashboard_of, problem, static_files
 from ddefuzz.web.pages import PAGES, Page
 from ddefuzz.web.security import HEADERS, TOO_MANY, Access, RequestGuard, add_headers
@@ -72,12 +72,12 @@ def make_app(database: Database, access: Access) -> FastAPI:
         app.add_api_route(page.path, _reader(page), summary=page.summary, responses=_of(page.record))
     script: Responses = {200: {"description": "A script", "content": {"text/x-python": {"schema": {"type": "string"}}}}}
     app.add_api_route("/findings/{finding_id}/script.py", _script, summary="The stand-alone script", responses=script)
-    bulk = _of(forms.BulkResult)
+    bulk = _of(decision_forms.BulkResult)
     post = partial(app.add_api_route, methods=["POST"])
     post("/findings/bulk", _bulk, summary="Decide on several findings", responses=bulk)
     done: Responses = {303: {"description": "Done; the page of the finding follows"}}
     decided = partial(post, status_code=303, responses=done)
-    for name, action in forms.ACTIONS.items():
+    for name, action in decision_forms.ACTIONS.items():
         decided(f"/findings/{{finding_id}}/{name}", _writer(action), summary=action.form.__doc__)
     app.add_api_route("/login", _login_page, summary="Where to type the token")
     often: Responses = {429: {"description": "Too many attempts", "content": _TEXT}}
@@ -138,20 +138,20 @@ def _reader(page: Page) -> Callable[..., Response]:
     return _with_parameters(read, request=Request, asked=Annotated[page.query, Query()], **in_url)
 
 
-def _writer(action: forms.Action) -> Callable[..., Response]:
+def _writer(action: decision_forms.Action) -> Callable[..., Response]:
     """The function behind a form of a finding."""
 
-    def write(request: Request, finding_id: str, form: forms.Form) -> Response:
+    def write(request: Request, finding_id: str, form: decision_forms.Form) -> Response:
         by = _by(request, form)
-        forms.decide(dashboard_of(request).database, finding_id, action, form, by)
+        decision_forms.decide(dashboard_of(request).database, finding_id, action, form, by)
         return RedirectResponse(f"/findings/{finding_id}", 303)
 
     return _with_parameters(write, request=Request, finding_id=ID, form=Annotated[action.form, FormFields()])
 
 
-def _bulk(request: Request, form: Annotated[forms.BulkForm, FormFields()]) -> Response:
+def _bulk(request: Request, form: Annotated[decision_forms.BulkForm, FormFields()]) -> Response:
     by = _by(request, form)
-    done = forms.decide_all(dashboard_of(request).database, form, by)
+    done = decision_forms.decide_all(dashboard_of(request).database, form, by)
     return answer(request, done, "bulk")
 
 
@@ -184,7 +184,7 @@ def _check_form(request: Request, form_token: str) -> None:
         raise HTTPException(403, "found a form of an older session, expected one of this session: load the page again")
 
 
-def _by(request: Request, form: forms.Form) -> By:
+def _by(request: Request, form: decision_forms.Form) -> By:
     """Who decides, when and why. Raises an error unless this session may write and the form is its own."""
     access = dashboard_of(request).access
     if access.read_only:
@@ -243,7 +243,7 @@ def _internal(request: Request, error: Exception) -> Response:
 
 def _with_schemas(app: FastAPI) -> None:
     """Add the schemas of all records to the OpenAPI document."""
-    records = [*(page.record for page in PAGES), forms.BulkResult, Problem]
+    records = [*(page.record for page in PAGES), decision_forms.BulkResult, Problem]
     _, components = msgspec.json.schema_components(records, ref_template="#/components/schemas/{name}")
     document = app.openapi()
     document.setdefault("components", {}).setdefault("schemas", {}).update(components)

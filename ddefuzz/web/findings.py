@@ -19,7 +19,7 @@ from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.oracles.table import stages as every_stage
 from ddefuzz.show.evidence import VERDICTS, Lines, StackLines, facts_of, similar, site_lines, snippet_of, stack_to_site
 from ddefuzz.web.dashboard import AS_LIST, Line, PageQuery, Unreadable, among
-from ddefuzz.web.forms import FormOf, forms_of
+from ddefuzz.web.decision_forms import FormOf, forms_of
 from ddefuzz.web.versions import MatrixCell, matrix_cells
 
 MOST_NEAR = 60

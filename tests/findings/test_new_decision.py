@@ -13,8 +13,8 @@ from ddefuzz.cli.findings import commands
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, By, Decision, Value, changed, note
 from ddefuzz.findings.model import Finding
-from ddefuzz.web import forms
-from ddefuzz.web.forms import actions_of
+from ddefuzz.web import decision_forms
+from ddefuzz.web.decision_forms import actions_of
 from tests.findings.arbitrary_findings import CHUNK, START, sighting
 from tests.web.served import client_of, form_token
 
@@ -70,7 +70,7 @@ def test_it_is_a_key(database: Database, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_it_is_a_form(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(forms.ACTIONS, "escalate", actions_of(ROWS)["escalate"])
+    monkeypatch.setitem(decision_forms.ACTIONS, "escalate", actions_of(ROWS)["escalate"])
     client = client_of(database)
     page = client.get(f"/findings/{CHUNK.key}").text
     assert "<summary>ask for a fix soon</summary>" in page

@@ -13,7 +13,7 @@ import pytest
 
 from ddefuzz.findings.database import Database
 from ddefuzz.web.app import answering
-from ddefuzz.web.forms import ACTIONS
+from ddefuzz.web.decision_forms import ACTIONS
 from ddefuzz.web.pages import PAGES
 from ddefuzz.web.security import HEADERS, MOST_BYTES, Access
 from tests.findings.arbitrary_findings import CHUNK
