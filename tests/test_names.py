@@ -29,6 +29,9 @@ PARTICIPLE = re.compile(
 NOUNS = {"Finding", "Heading", "Everything", "Meaning", "Sighting", "Planting"}
 """Nouns that end like participles. Modules may be named by what they do (`counting`)."""
 
+STORED = {"planted"}
+"""A module whose functions are named in stored cases (`keys.planted`)."""
+
 OF_TORCH = {"_Captured"}
 """A class whose name torch writes into graphs, so that another name changes the digests of programs."""
 
@@ -57,7 +60,7 @@ def vague(node: ast.AST, *, inside: bool = False) -> Iterator[int]:
 
 
 def test_modules_are_named_by_what_they_hold() -> None:
-    assert not [str(path) for path in TREES if is_participle(path.stem)]
+    assert not [str(path) for path in TREES if is_participle(path.stem) and path.stem not in STORED]
 
 
 def test_records_are_named_by_what_they_hold() -> None:

@@ -61,7 +61,7 @@ def command(
     With --db, each violation is a finding: the kind says which property is violated. `ddefuzz findings show`, `replay`
     and `minimize` take it.
 
-    Examples: `ddefuzz.keys.key:key` is correct. The functions in `ddefuzz.keys.wrong_keys` have planted faults.
+    Examples: `ddefuzz.keys.key:key` is correct. The functions in `ddefuzz.keys.planted` have planted faults.
     """
     options = Options(sizes, strides, divisible, alignment, dtype, device, requires_grad)
     with ExitStack() as stack:

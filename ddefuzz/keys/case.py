@@ -61,7 +61,7 @@ KEY_FUNCTIONS: Final = frozenset(
     (
         "ddefuzz.keys.key:key",
         *(
-            f"ddefuzz.keys.wrong_keys:{name}"
+            f"ddefuzz.keys.planted:{name}"
             for name in (
                 *("asks_sizes", "forgets_strides", "hashes_text"),
                 *("keeps_tensor", "returns_list", "tells_offset"),

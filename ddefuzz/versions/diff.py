@@ -13,7 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from operator import attrgetter
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -160,10 +159,13 @@ def _by(pairs: Sequence[Pair], of: Callable[[Pair], Iterable[T]]) -> dict[T, Sig
     return {one: Sightings(len(cases), cases[0].text, cases[0].number) for one, cases in cases_of.items()}
 
 
+def _of_signature(signature: Signature) -> str:
+    return signature.key  # the parts of a site may be None, and have no order
+
+
 def _moved(pair: Pair) -> Iterator[tuple[Signature, Signature]]:
     before, after = (set(case.failures) for case in pair)
-    by_key = attrgetter("key")  # the parts of a site may be None, and have no order
-    yield from product(sorted(before - after, key=by_key), sorted(after - before, key=by_key))
+    yield from product(sorted(before - after, key=_of_signature), sorted(after - before, key=_of_signature))
 
 
 def _changed_answers(pair: Pair) -> Iterator[tuple[str, str, str]]:
@@ -268,11 +270,11 @@ def stored_differences(old: StoredSide, new: StoredSide) -> DiffResult:
     """What differs. Findings with the same program but another signature have moved. Raises NothingRanError."""
     gone, arrived = old.findings.keys() - new.findings.keys(), new.findings.keys() - old.findings.keys()
     by_program: dict[str, list[Signature]] = defaultdict(list)
-    for signature in sorted(arrived, key=attrgetter("key")):
+    for signature in sorted(arrived, key=_of_signature):
         by_program[new.findings[signature].program].append(signature)
     moved = {
         (one, other): new.findings[other]
-        for one in sorted(gone, key=attrgetter("key"))
+        for one in sorted(gone, key=_of_signature)
         if (program := old.findings[one].program)
         for other in by_program[program]
     }

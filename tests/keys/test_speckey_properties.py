@@ -245,7 +245,7 @@ def test_a_recent_call_makes_no_keys() -> None:
 
 
 def violated(name: str, examples: int) -> dict[str, Violation]:
-    target = f"ddefuzz.keys.wrong_keys:{name}"
+    target = f"ddefuzz.keys.planted:{name}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = [check(name, key_function(target, Options()), examples, KINDS) for name in PROPERTIES]

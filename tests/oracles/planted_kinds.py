@@ -222,7 +222,7 @@ WRONG_KEYS: tuple[tuple[str, PropertyName, tuple[TensorSpec, ...]], ...] = (
     ("hashes_text", "same-in-other-process", (SCALAR,)),
 )
 KEY_CASES = tuple(
-    KeyCase(f"ddefuzz.keys.wrong_keys:{function}", violates, Options(), tensors)
+    KeyCase(f"ddefuzz.keys.planted:{function}", violates, Options(), tensors)
     for function, violates, tensors in WRONG_KEYS
 )
 """A case for each planted key function. The fault is in the function, and not in torch."""

@@ -108,18 +108,14 @@ def test_a_violation_is_stored_shown_replayed_and_minimized(tmp_path: Path, monk
     assert "gone" in run("replay", "out", "--trust").stdout
 
 
-_RETURNS_LIST = "ddefuzz.keys.wrong_keys:returns_list"
+_RETURNS_LIST = "ddefuzz.keys.planted:returns_list"
 
 MORE = (
-    KeyCase(
-        "ddefuzz.keys.wrong_keys:returns_list", "gives-a-key", Options(), (TensorSpec((2,), (1,), kind="batched"),)
-    ),
+    KeyCase("ddefuzz.keys.planted:returns_list", "gives-a-key", Options(), (TensorSpec((2,), (1,), kind="batched"),)),
     KeyCase(_RETURNS_LIST, "gives-a-key", Options(), (TensorSpec((2,), (1,), kind="grad"),)),
+    KeyCase("ddefuzz.keys.planted:returns_list", "gives-a-key", Options(), (TensorSpec((2,), (1,), kind="subclass"),)),
     KeyCase(
-        "ddefuzz.keys.wrong_keys:returns_list", "gives-a-key", Options(), (TensorSpec((2,), (1,), kind="subclass"),)
-    ),
-    KeyCase(
-        "ddefuzz.keys.wrong_keys:forgets_strides",
+        "ddefuzz.keys.planted:forgets_strides",
         "tells-apart",
         Options(),
         (TensorSpec((2,), (0,), kind="fake", dtype="int8"), TensorSpec((2,), (1,), kind="fake", dtype="int8")),
@@ -143,7 +139,7 @@ def test_the_scripts_of_planted_key_functions_show_it_without_ddefuzz(tmp_path: 
         seen = Observation("key", EXPLICIT, "ok", measured=measured(KeyCheck(case.violates, DEFINED, said)))
         names.append(f"case{at}")
         script = emitted(keys.script(print_key(case), "key", Failure("no-key", seen, said)), "key", "a key")
-        assert "ddefuzz" not in script.replace("ddefuzz.keys.wrong_keys", "").replace("ddefuzz.keys.key", "")
+        assert "ddefuzz" not in script.replace("ddefuzz.keys.planted", "").replace("ddefuzz.keys.key", "")
         (tmp_path / f"case{at}.py").write_text(script)
     runner = (
         "import runpy, sys\nfor name in sys.argv[1:]:\n"
