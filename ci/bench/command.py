@@ -42,7 +42,7 @@ class Session(NamedTuple):
         return waited(future, self.stopped)
 
 
-class Spent(NamedTuple):
+class Duration(NamedTuple):
     """Seconds by the clock and of CPU time."""
 
     seconds: float
@@ -54,11 +54,11 @@ def in_turn(
     rounds: int,
     repeats: Sequence[int] = (),
     stopped: Stopped = lambda: False,
-) -> list[list[Spent]]:
+) -> list[list[Duration]]:
     """What one call of each function takes in each round, so that a slower moment of the machine meets them all.
     `repeats` says how often each is called in a round. Raises KeyboardInterrupt if stopped.
     """
-    spent: list[list[Spent]] = [[] for _ in calls]
+    spent: list[list[Duration]] = [[] for _ in calls]
     for _ in range(rounds):
         if stopped():
             raise KeyboardInterrupt
@@ -66,7 +66,7 @@ def in_turn(
             clock, cpu = time.perf_counter(), time.process_time()
             for _ in range(number):
                 call()
-            own.append(Spent((time.perf_counter() - clock) / number, (time.process_time() - cpu) / number))
+            own.append(Duration((time.perf_counter() - clock) / number, (time.process_time() - cpu) / number))
     return spent
 
 
@@ -98,7 +98,7 @@ class Benchmark(NamedTuple):
 
 
 def option(
-    name: str, default: Any, said: str, parameter: str = "", *, least: int = 1, most: int | None = None
+    name: str, default: Any, help_text: str, parameter: str = "", *, least: int = 1, most: int | None = None
 ) -> Option:
     """An option: of a number, a flag, names (a tuple: it can be repeated), else of a word."""
     many = isinstance(default, tuple)
@@ -111,7 +111,7 @@ def option(
         type=click.IntRange(least, most) if isinstance(default, int) and not isinstance(default, bool) else None,
         metavar="N" if isinstance(default, int) and not isinstance(default, bool) else "NAME" if many else None,
         multiple=many,
-        help=f"{said} Can be repeated." if many else said,
+        help=f"{help_text} Can be repeated." if many else help_text,
     )
 
 

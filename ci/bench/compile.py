@@ -116,7 +116,7 @@ VERSIONS = ("unbacked", "backed", "static")
 BACKENDS = ("eager", "aot_eager", "inductor")
 
 
-class Timed(msgspec.Struct, frozen=True):
+class Timing(msgspec.Struct, frozen=True):
     """A version under a backend: CPU seconds of the first call, and microseconds of a later call in each round. `error`
     is the failure, or says that the result is not that of eager.
     """
@@ -133,12 +133,12 @@ class ProgramCost(msgspec.Struct, frozen=True):
 
     program: str
     eager_rounds: tuple[float, ...] = ()
-    timed: dict[str, Timed] = {}
+    timed: dict[str, Timing] = {}
     lost: str = ""
 
-    def of(self, version: str, backend: str = "inductor") -> Timed:
+    def of(self, version: str, backend: str = "inductor") -> Timing:
         """The times of a version under a backend."""
-        return self.timed.get(f"{version} {backend}", Timed())
+        return self.timed.get(f"{version} {backend}", Timing())
 
     def ratios(self, over: str, backend: str = "inductor") -> tuple[float, ...]:
         """The run times of the unbacked version over those of another one, round by round."""
@@ -166,8 +166,8 @@ def run(session: Session, programs: tuple[str, ...], rounds: int) -> Result:
             if isinstance(answer, LostTask):
                 answer = ProgramCost(task.program, lost=f"{answer.outcome}: {answer.reason}")
             costs.append(answer)
-            said = answer.lost or f"unbacked over backed {_ratio(answer, 'backed')}"
-            session.live.say(f"{len(costs)} of {len(tasks)}: {task.program}, {said}")
+            ratio = answer.lost or f"unbacked over backed {_ratio(answer, 'backed')}"
+            session.live.say(f"{len(costs)} of {len(tasks)}: {task.program}, {ratio}")
     if not costs:
         raise NothingRanError("interrupted before the first program ended")
     record = document(costs, rounds, interrupted=session.stopped())
@@ -233,14 +233,14 @@ def run_compile(task: CompileTask) -> ProgramCost:
         _warm_up()
         eager = _eager(prepare(subjects["static"]))
         expected, calls = eager(), [eager]
-        timed: dict[str, Timed] = {}
+        timed: dict[str, Timing] = {}
         for (kind, subject), backend in product(subjects.items(), BACKENDS):
             try:
                 timed[f"{kind} {backend}"], call = _first_call(prepare(subject), backend, expected)
                 calls.append(call)
             except Exception as error:  # noqa: BLE001 a version that does not compile is a result
-                said = str(error).strip().partition("\n")[0]
-                timed[f"{kind} {backend}"] = Timed(error=f"{type(error).__name__}: {said}")
+                reason = str(error).strip().partition("\n")[0]
+                timed[f"{kind} {backend}"] = Timing(error=f"{type(error).__name__}: {reason}")
         spent = in_turn(calls, task.rounds, list(map(_number, calls)))
     of_eager, *rounds = (tuple(round(one.cpu_seconds * 1e6, 2) for one in of) for of in spent)
     compiled = [key for key, one in timed.items() if one.first_seconds is not None]
@@ -280,7 +280,7 @@ def _warm_up() -> None:
             _first_call(prepared, backend, _eager(prepared)())
 
 
-def _first_call(prepared: PreparedSubject, backend: str, expected: Any) -> tuple[Timed, Callable[[], Any]]:
+def _first_call(prepared: PreparedSubject, backend: str, expected: Any) -> tuple[Timing, Callable[[], Any]]:
     """Compile by a first call, with nothing in inductor's caches. Returns further calls. Raises what torch raises."""
     call = prepared.call
     assert isinstance(call, FunctionType)
@@ -293,7 +293,7 @@ def _first_call(prepared: PreparedSubject, backend: str, expected: Any) -> tuple
         result = compiled(*prepared.args)
         seconds = _cpu_seconds() - before
     error = "" if _agrees(result, expected) else "another result than eager"
-    return Timed(round(seconds, 3), error=error), lambda: compiled(*prepared.args)
+    return Timing(round(seconds, 3), error=error), lambda: compiled(*prepared.args)
 
 
 def _eager(prepared: PreparedSubject) -> Callable[[], Any]:

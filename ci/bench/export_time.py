@@ -127,11 +127,11 @@ def checks(n: int) -> Made:
 @_workload("n unbacked sizes that n - 1 torch._check make equal")
 def shared(n: int) -> Made:
     def program(masks: Tensor) -> Tensor:
-        found = [torch.nonzero(mask).squeeze(1) for mask in masks.unbind()]
-        total = found[0]
-        for one in found[1:]:
-            check(one.size(0) == total.size(0))
-            total = total + one
+        parts = [torch.nonzero(mask).squeeze(1) for mask in masks.unbind()]
+        total = parts[0]
+        for part in parts[1:]:
+            check(part.size(0) == total.size(0))
+            total = total + part
         return total
 
     return program, (torch.ones(n, 3, dtype=torch.bool),)
@@ -367,12 +367,12 @@ def _measured(session: Session, pool: Pool, workload: str, most: int, seconds: f
     while n <= most and spent < seconds:
         ended: list[Point] = []
         for counted in (False, True):
-            one = session.answer(pool.submit(run_measure, MeasureTask(workload, n, counted), seconds * WAIT))
-            if isinstance(one, LostTask):
-                if one.outcome == "timeout":
+            answer = session.answer(pool.submit(run_measure, MeasureTask(workload, n, counted), seconds * WAIT))
+            if isinstance(answer, LostTask):
+                if answer.outcome == "timeout":
                     return
-                raise DdefuzzError(f"bench export-time: {workload} n={n}: {one.reason}")
-            ended.append(one)
+                raise DdefuzzError(f"bench export-time: {workload} n={n}: {answer.reason}")
+            ended.append(answer)
         session.live.update(f"{workload} n={n}: {ended[0].seconds:.2f} CPU s")
         yield msgspec.structs.replace(ended[1], seconds=ended[0].seconds, peak_mb=ended[0].peak_mb)
         spent += ended[0].seconds

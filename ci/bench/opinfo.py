@@ -55,13 +55,13 @@ def main() -> None:
             outcome = call(op, sample)
             outcomes[outcome] += 1
             errors_of[op.name] += outcome == "data-dependent"
-    found = {
+    counts = {
         "calls": outcomes.total(),
         "outcomes": dict(outcomes),
         "data_dependent_ops": len(+errors_of),
         "cpu_seconds": round(time.process_time(), 2),
     }
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(counts) + "\n")
 
 
 def samples(op: Any, limit: int) -> Iterator[Any]:

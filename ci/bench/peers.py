@@ -130,8 +130,8 @@ def estimate(values: Sequence[float]) -> Estimate:
     if len(values) < 2 or stats is None:
         return Estimate(average)
     # Percentiles: with three seeds the corrections of other methods are of no use, and fail where all seeds agree.
-    found = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(0))
-    return Estimate(average, *(round(float(end), 2) for end in found.confidence_interval))
+    interval = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(0))
+    return Estimate(average, *(round(float(end), 2) for end in interval.confidence_interval))
 
 
 def scipy_stats() -> Any:

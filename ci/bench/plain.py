@@ -24,7 +24,7 @@ def make(user: Any, name: str) -> tuple[Any, tuple[Any, ...]]:
     return target() if isinstance(target, type) else target, args() if callable(args) else args
 
 
-class Called(torch.nn.Module):
+class CalledFunction(torch.nn.Module):
     """A function as a module, for torch.export."""
 
     def __init__(self, call: Any) -> None:
@@ -39,7 +39,7 @@ class Called(torch.nn.Module):
 def capture(stage: str, call: Any, args: tuple[Any, ...]) -> None:
     """One capture as a user would write it."""
     if stage in ("export", "export-strict"):
-        module = call if isinstance(call, torch.nn.Module) else Called(call)
+        module = call if isinstance(call, torch.nn.Module) else CalledFunction(call)
         torch.export.export(module, args, strict=stage == "export-strict")
     elif stage == "compile":
         torch.compile(call, backend="eager", fullgraph=True)(*args)  # type: ignore[no-untyped-call]

@@ -41,7 +41,7 @@ MOST_TIMEOUTS = 2
 """After this many runs with a fault that did not end in time, no more are done. Each costs the whole limit."""
 
 
-class Planted(msgspec.Struct, frozen=True):
+class PlantedFault(msgspec.Struct, frozen=True):
     """One planted fault and its result.
 
     `programs` counts the programs that were run with it, `timeouts` those that did not end in time. `found` says that a
@@ -138,7 +138,7 @@ JUDGES: Mapping[str, tuple[str, ...]] = {
 
 def draw(
     oracle: str, fallbacks: Iterable[SiteRecord], assertions: Iterable[SiteRecord], number: int, seed: int
-) -> tuple[Planted, ...]:
+) -> tuple[PlantedFault, ...]:
     """`number` faults for an oracle, by the seed, one a place. Raises InputError if there are fewer places."""
     chosen = random.Random(seed)
     fell_back = tuple(one for one in fallbacks if one.fallbacks)
@@ -148,7 +148,7 @@ def draw(
         "assertions": assertions,
     }
     plants = PLANTS[oracle]
-    drawn: list[Planted] = []
+    drawn: list[PlantedFault] = []
     for turn, plant in enumerate(plants):
         pool = {record.key[:3]: record for record in sorted(pools[plant.drawn_from], key=lambda one: one.key)}
         share = number // len(plants) + (turn < number % len(plants))
@@ -160,7 +160,7 @@ def draw(
             )
         for key in sorted(chosen.sample(sorted(pool), min(share, len(pool)))):
             semantics = plant.semantics(pool[key], chosen.randrange(NUMBERS))
-            drawn.append(Planted(place_of(pool[key]), pool[key].function, semantics, why="no case reached it"))
+            drawn.append(PlantedFault(place_of(pool[key]), pool[key].function, semantics, why="no case reached it"))
     return tuple(drawn)
 
 
@@ -214,7 +214,9 @@ class Programs:
             self.healthy[trial] = self.tester(trial)
         return self.healthy[trial]
 
-    def with_fault(self, fault: Planted, oracle: str, program: str, stage: Stage, case: Reacher | None) -> Planted:
+    def with_fault(
+        self, fault: PlantedFault, oracle: str, program: str, stage: Stage, case: Reacher | None
+    ) -> PlantedFault:
         """A fault that is planted for an oracle, after one more program: one of a `case`, else the database's example.
 
         Semantics are compared in a sample of the cases, as a campaign does. A program that is not captured without the
@@ -265,7 +267,9 @@ class Programs:
             why="" if exact else change,
         )
 
-    def show(self, fault: Planted, oracle: str, example: SiteRecord | None, cases: Iterable[Reacher]) -> Planted:
+    def show(
+        self, fault: PlantedFault, oracle: str, example: SiteRecord | None, cases: Iterable[Reacher]
+    ) -> PlantedFault:
         """Run the campaign's cases with a fault that is planted for an oracle until it is reported; if it is not, the
         database's example.
         """
@@ -322,7 +326,7 @@ def _said(call: Call) -> str:
     return "as eager" if call.eager.returned else "taken"
 
 
-def names(classified: Classification, fault: Planted, healthy: Observation) -> bool:
+def names(classified: Classification, fault: PlantedFault, healthy: Observation) -> bool:
     """Whether a failure is blamed on exactly the planted place: the frame for Python, and for a withheld fallback in
     C++ the place of the guard.
 
@@ -338,8 +342,8 @@ def names(classified: Classification, fault: Planted, healthy: Observation) -> b
 
 def _makers(observation: Observation, place: Place) -> Iterator[str]:
     """The ops of the program that make an assertion at a place."""
-    for one in observation.constraints:
-        frame = user_frame((*one.python, *one.traced)) if one.place == place and one.kind == "assertion" else None
+    for made in observation.constraints:
+        frame = user_frame((*made.python, *made.traced)) if made.place == place and made.kind == "assertion" else None
         if frame is not None:
             yield op_name(callee(frame))
 

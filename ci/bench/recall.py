@@ -22,7 +22,7 @@ import msgspec
 
 from ci.bench.command import Result, Session
 from ci.bench.peers import plan_of
-from ci.bench.planted import JUDGES, PLANTS, SEVERITY, Planted, Programs, Reacher, draw, place_of, what_of
+from ci.bench.planted import JUDGES, PLANTS, SEVERITY, PlantedFault, Programs, Reacher, draw, place_of, what_of
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Tally
@@ -71,31 +71,31 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         expressions there. Only `captured` ones can be called.
         """
         forms: dict[frozenset[str], int] = {}
-        for one in self.reachers:
-            form = frozenset(shape for at, shape in one.reached if at == place)
-            if number and form and (one.captured or not captured) and forms.get(form, 0) < alike:
+        for reacher in self.reachers:
+            form = frozenset(shape for at, shape in reacher.reached if at == place)
+            if number and form and (reacher.captured or not captured) and forms.get(form, 0) < alike:
                 forms[form] = forms.get(form, 0) + 1
                 number -= 1
-                yield one
+                yield reacher
 
 
 def reachers_of(result: CaseResult, tally: Tally) -> Iterator[Reacher]:
     """The explicit runs of one case that reached a place with an undecided guard."""
     captured = {one.stage for one in result.outcomes if one.outcome == "ok" and one.semantics == str(EXPLICIT)}
     now = round(tally.total_cpu_seconds(), 3)
-    for one in result.reached:
-        places = frozenset((each.place, each.shape) for each in one.reached if each.answer != "raised")
+    for stage in result.reached:
+        places = frozenset((each.place, each.shape) for each in stage.reached if each.answer != "raised")
         if result.program and places:
-            called = one.stage in captured and one.stage in CHEAP_TO_CALL
-            yield Reacher(result.program, one.stage, called, places, now, len(tally.digests))
+            called = stage.stage in captured and stage.stage in CHEAP_TO_CALL
+            yield Reacher(result.program, stage.stage, called, places, now, len(tally.digests))
 
 
-class Judged(msgspec.Struct, frozen=True, tag=True):
+class FaultResult(msgspec.Struct, frozen=True, tag="Judged"):
     """A fault that was planted for an oracle, in at most `tries` cases of the campaign."""
 
     oracle: str
     tries: int
-    fault: Planted
+    fault: PlantedFault
 
     @property
     def key(self) -> tuple[str, int, Semantics]:
@@ -103,12 +103,12 @@ class Judged(msgspec.Struct, frozen=True, tag=True):
         return self.oracle, self.tries, self.fault.semantics
 
 
-def read_kept(path: Path) -> tuple[Survey | None, dict[object, Planted]]:
+def read_kept(path: Path) -> tuple[Survey | None, dict[object, PlantedFault]]:
     """The campaign of a file of `--keep`, and its judged faults by key. Raises InputError if it is another file."""
     content = read_bytes(path) if is_there(path) else b""
     whole = content[: content.rfind(b"\n") + 1]
     try:
-        survey, *judged = msgspec.json.Decoder(Survey | Judged).decode_lines(whole) or [None]
+        survey, *judged = msgspec.json.Decoder(Survey | FaultResult).decode_lines(whole) or [None]
     except (RecursionError, msgspec.DecodeError) as error:
         raise InputError(f"{path}: found {error}, expected what `python ci/bench recall --keep` wrote") from error
     if whole != content:  # a run was cut short while it wrote
@@ -116,7 +116,7 @@ def read_kept(path: Path) -> tuple[Survey | None, dict[object, Planted]]:
     return survey, {one.key: one.fault for one in judged}
 
 
-def counts(faults: Sequence[Planted]) -> dict[str, int]:
+def counts(faults: Sequence[PlantedFault]) -> dict[str, int]:
     """The number of faults by what they do and how they were found."""
     effects = Counter(one.effect for one in faults)
     shown = [one for one in faults if one.found or one.found_by_example]
@@ -168,7 +168,7 @@ class Planting:
     jobs: int
     survey: Survey
     file: Path
-    judged: dict[object, Planted]
+    judged: dict[object, PlantedFault]
     programs: Programs
 
     def recall(self, oracle: str) -> dict[str, Any]:
@@ -180,8 +180,8 @@ class Planting:
         examples = examples_of(self.known)
         drawn = draw(oracle, self.known, assertions, self.number, self.seed)
 
-        def planted(fault: Planted) -> Planted | None:
-            key = Judged(oracle, self.tries, fault).key
+        def planted(fault: PlantedFault) -> PlantedFault | None:
+            key = FaultResult(oracle, self.tries, fault).key
             if key in self.judged or self.session.stopped():
                 return self.judged.get(key)
             cases = self.survey.cases(fault.place, self.tries, ALIKE, captured=JUDGES[oracle] != CAPTURE)
@@ -189,11 +189,11 @@ class Planting:
                 cases = islice((case for case, made in makers.items() if fault.place in made), self.tries)
             return self.programs.show(fault, oracle, examples.get(fault.place), cases)
 
-        faults: list[Planted] = []
+        faults: list[PlantedFault] = []
         for fault in self._in_threads(planted, drawn):
             if fault is None:
                 continue
-            judged = Judged(oracle, self.tries, fault)
+            judged = FaultResult(oracle, self.tries, fault)
             if judged.key not in self.judged:
                 append(self.file, msgspec.json.encode(judged) + b"\n")
             faults.append(fault)
@@ -231,12 +231,12 @@ class Planting:
 
 def examples_of(known: Iterable[SiteRecord]) -> dict[Place, SiteRecord]:
     """The sites with a program that reached them. The catalogue may have lost functions of a stored program."""
-    found: dict[Place, SiteRecord] = {}
+    records: dict[Place, SiteRecord] = {}
     for record in known:
         with suppress(ProgramError):
             catalogue.parse(record.example, "<example>")
-            found[place_of(record)] = record
-    return found
+            records[place_of(record)] = record
+    return records
 
 
 def ninetieth(values: list[float]) -> float:
@@ -346,7 +346,7 @@ def _share(record: dict[str, Any], name: str) -> str:
     return f"{share}; CPU seconds to find: median {median_of:.1f}, 90th percentile {ninetieth_of:.1f}"
 
 
-def _word(fault: Planted) -> str:
+def _word(fault: PlantedFault) -> str:
     """What is wrong with the result; empty if nothing is."""
     match fault.effect:
         case "unreached":

@@ -83,17 +83,17 @@ def run(session: Session, profile: str, seed: int, cases: int) -> Result:
         raise DdefuzzError(f"the benchmark lost its worker: {lost[0]}")
     bare = sum(one for one in answers if not isinstance(one, LostTask))
     say(f"the campaign on the same {cases} programs, export stage with verdicts, one job")
-    one, own_cpu = _campaign(session, _plan(profile, seed, cases, 1))
+    alone, own_cpu = _campaign(session, _plan(profile, seed, cases, 1))
     say("the same with two jobs")
     two, _ = _campaign(session, _plan(profile, seed, cases, 2))
     say("the same in all stages")
     every, _ = _campaign(session, replace(_plan(profile, seed, cases, 1), stages=MEASURED_STAGES))
-    campaign = sum(one.cpu_seconds.values()) + own_cpu
-    seconds = [summary.seconds - summary.start_seconds for summary in (one, two)]
+    campaign = sum(alone.cpu_seconds.values()) + own_cpu
+    seconds = [summary.seconds - summary.start_seconds for summary in (alone, two)]
     rates = {name: round(cases / spent, 1) for name, spent in every.cpu_seconds.items() if spent}
-    peak = max(summary.peak_rss_mb for summary in (one, two, every))
+    peak = max(summary.peak_rss_mb for summary in (alone, two, every))
     record = {
-        "torch": one.torch,
+        "torch": alone.torch,
         "profile": profile,
         "seed": seed,
         "cases": cases,
@@ -119,7 +119,9 @@ def run(session: Session, profile: str, seed: int, cases: int) -> Result:
         ),
         *((f"{rate:.1f}", f"programs for each CPU second: {name}") for name, rate in rates.items()),
     ]
-    head = prose("{} cases of profile {}, seed {}, torch {}; processes start for free", cases, profile, seed, one.torch)
+    head = prose(
+        "{} cases of profile {}, seed {}, torch {}; processes start for free", cases, profile, seed, alone.torch
+    )
     return Result(record, [head, ratios(rows), table(("", "what"), numbers, right=("",))])
 
 
@@ -177,5 +179,5 @@ def view_calls(head: dict[str, Any], seconds: dict[str, dict[str, float]]) -> li
         for stage, spent in seconds[ALONE].items()
         if spent and seconds[ALL][stage]
     ]
-    said = "{} programs of profile {}, seed {}, torch {}"
-    return [prose(said, *(head[name] for name in ("cases", "profile", "seed", "torch"))), ratios(rows)]
+    text = "{} programs of profile {}, seed {}, torch {}"
+    return [prose(text, *(head[name] for name in ("cases", "profile", "seed", "torch"))), ratios(rows)]

@@ -119,17 +119,17 @@ def command(
         threads = stack.enter_context(ThreadPoolExecutor(jobs))
         sent = {threads.submit(_answered, target, pool, timeout, patching=patching): target for target in chosen}
         for future in as_completed(sent):
-            target, found = sent[future], future.result()
-            if found is None:
+            target, result = sent[future], future.result()
+            if result is None:
                 continue
             if write and database is not None and target.finding is not None:
                 with guarded(target.name):
-                    database.set_answers(target.finding.id, found.evidence(torch), explained)
-            tick(f": {target.name}: {found.experiment.verdict}")
+                    database.set_answers(target.finding.id, result.evidence(torch), explained)
+            tick(f": {target.name}: {result.experiment.verdict}")
     done = [
-        AnswerResult(target.name, found, target.finding is not None)
+        AnswerResult(target.name, result, target.finding is not None)
         for future, target in sent.items()
-        if (found := future.result()) is not None
+        if (result := future.result()) is not None
     ]
     deliver(page_writers("Answers", answers_view(done, current_invocation())) | {"json": document(done)}, output)
 
@@ -138,8 +138,8 @@ def _answered(target: Target, pool: Pool, timeout: float, *, patching: bool) -> 
     """The result for a target, None if a bug of ddefuzz ended it."""
 
     def made(request: SampleRequest) -> tuple[str, ...]:
-        found = pool.submit(samples, request, SAMPLES_SECONDS).result()
-        return () if isinstance(found, LostTask) else found
+        result = pool.submit(samples, request, SAMPLES_SECONDS).result()
+        return () if isinstance(result, LostTask) else result
 
     runners = Runners(partial(pool.observe, timeout=timeout), partial(pool.observe_patched, timeout=timeout), made)
     signature = None if target.finding is None else target.finding.signature
@@ -153,10 +153,10 @@ def _targets(
     names: tuple[str, ...], stage: Stage | None, database: Database | None, answered: str | None
 ) -> tuple[Target, ...]:
     """What to answer for. With `answered`, of all findings those without a result of that torch."""
-    found = []
+    targets = []
     for path in (Path(name) for name in names if is_file(Path(name))):
         program = print_program(catalogue.read(path).program)
-        found.append(Target(str(path), (NamedProgram(str(path), ProgramSubject(program)),), (stage or "export",)))
+        targets.append(Target(str(path), (NamedProgram(str(path), ProgramSubject(program)),), (stage or "export",)))
     if database is not None:
         known = database.findings()
         kept = [*_programs(known), *_examples(database)]
@@ -167,8 +167,8 @@ def _targets(
             and (finding.minimal or finding.original)
             and (answered is None or finding.answers is None or finding.answers.torch != answered)
         ]
-        found += [_of_finding(finding, stage, known, kept) for finding in findings]
-    return tuple(found)
+        targets += [_of_finding(finding, stage, known, kept) for finding in findings]
+    return tuple(targets)
 
 
 def _programs(findings: tuple[Finding, ...]) -> Iterator[tuple[str, str]]:

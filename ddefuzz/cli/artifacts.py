@@ -87,9 +87,11 @@ def command(
       ddefuzz artifacts model.py:make_model --diff aot inductor
     """
     interpreters = interpreters_of(pythons)
-    for one in interpreters:
-        if not one.full:
-            raise InputError(f"--python {one.python}: found no ddefuzz there, expected an interpreter that has it")
+    for interpreter in interpreters:
+        if not interpreter.full:
+            raise InputError(
+                f"--python {interpreter.python}: found no ddefuzz there, expected an interpreter that has it"
+            )
     finding = _of_finding(target, db)
     if folder is not None:
         check_folder(folder, (INDEX, DOCUMENT))
@@ -116,17 +118,17 @@ def command(
             for task, future in futures:
                 made.append(_made(task, future, stopped))
                 live.say(f"{task.stage}{f' ({task.semantics})' if len(semantics) > 1 else ''}: {made[-1].outcome}")
-            found = waited(breaking, stopped)
-            broken = GraphBreaks(error=f"{found.outcome}: {found.reason}") if isinstance(found, LostTask) else found
+            result = waited(breaking, stopped)
+            broken = GraphBreaks(error=f"{result.outcome}: {result.reason}") if isinstance(result, LostTask) else result
         except KeyboardInterrupt:
             interrupted = True
         reported = about(finding.title, finding.kind, finding.stages, finding.evidence) if finding is not None else None
         here = Artifacts(torch, chosen.case, text, tuple(made), broken, about=reported)
         others = []
-        for one in interpreters if not interrupted else ():
-            live.update(f"the same under {one.name} (torch {one.torch})")
+        for interpreter in interpreters if not interrupted else ():
+            live.update(f"the same under {interpreter.name} (torch {interpreter.torch})")
             same = {"case": case, "unbacked": unbacked, "stages": wanted, "semantics": semantics, "timeout": timeout}
-            others.append((one.name, _elsewhere(one, target, text, same)))
+            others.append((interpreter.name, _elsewhere(interpreter, target, text, same)))
     if not made:
         raise NothingRanError("interrupted before the first stage ended")
     here = msgspec.structs.replace(here, others=tuple(others), diffs=tuple(diffs_of(here, diffs, others)))
@@ -164,10 +166,10 @@ def target_of(finding: Finding) -> Target:
 
 
 def _made(task: MakeTask, future: Future[StageOutput], stopped: Stopped) -> StageOutput:
-    found = waited(future, stopped)
-    if not isinstance(found, LostTask):
-        return found
-    lost = lost_observation(Run(task.subject, task.stage, task.semantics), found)
+    result = waited(future, stopped)
+    if not isinstance(result, LostTask):
+        return result
+    lost = lost_observation(Run(task.subject, task.stage, task.semantics), result)
     return StageOutput(task.stage, str(task.semantics), lost.outcome, lost.reason, failure_of(lost))
 
 

@@ -26,8 +26,8 @@ from ddefuzz.show.blocks import counted
 from ddefuzz.show.terminal import folded
 
 
-def _flag(name: str, default: bool, said: str) -> Any:
-    return option(f"Whether the key must distinguish {said}.", f"--{name}/--no-{name}", default=default)
+def _flag(name: str, default: bool, what: str) -> Any:
+    return option(f"Whether the key must distinguish {what}.", f"--{name}/--no-{name}", default=default)
 
 
 @click_command("check-key")
@@ -100,14 +100,14 @@ def _recorded(database: Database, checked: KeyReport, pool: Pool) -> str:
 def key_text(checked: KeyReport, page: Page) -> str:
     """One line for each property; below it the smallest violation."""
     lines = [f"{checked.function}, torch {checked.torch}"]
-    for one in checked.properties:
-        if one.reason:
-            lines.append(f"not judged {one.name}: {one.reason}")
+    for tried in checked.properties:
+        if tried.reason:
+            lines.append(f"not judged {tried.name}: {tried.reason}")
             continue
-        verdict = "violated" if one.violations else "ok"
-        lines.append(f"{verdict:9} {one.name}: {one.meaning} ({counted(one.tried, 'try', 'tries')})")
-        for violation in one.violations:
-            said = [violation.why, *(f"tensor {text}" for text in violation.tensors)]
-            said += [f"key    {text}" for text in violation.keys]
-            lines += [f"          {line}" for text in said for line in folded(text, page.width - 10).split("\n")]
+        verdict = "violated" if tried.violations else "ok"
+        lines.append(f"{verdict:9} {tried.name}: {tried.meaning} ({counted(tried.tried, 'try', 'tries')})")
+        for violation in tried.violations:
+            texts = [violation.why, *(f"tensor {text}" for text in violation.tensors)]
+            texts += [f"key    {text}" for text in violation.keys]
+            lines += [f"          {line}" for text in texts for line in folded(text, page.width - 10).split("\n")]
     return "\n".join(lines) + "\n"

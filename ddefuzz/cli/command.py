@@ -53,7 +53,7 @@ def click_command(
 
 
 def option(
-    said: str,
+    help_text: str,
     name: str = "",
     *,
     default: Any = None,
@@ -82,7 +82,7 @@ def option(
             is_flag=is_flag or None,
             multiple=is_many,
             required=required,
-            help=f"{said} Can be repeated." if is_many else said,
+            help=f"{help_text} Can be repeated." if is_many else help_text,
         )
 
     return declare
@@ -222,8 +222,8 @@ def formats(*names: str, files: bool = True) -> Any:
 
     def declare(parameter: str, hint: Any) -> Decorator:
         del parameter, hint
-        said = f"The format of stdout: {', '.join(names)}."
-        for_stdout = option(said, "--format", default=names[0], type_=names, metavar="FORMAT")("format_", str)
+        help_text = f"The format of stdout: {', '.join(names)}."
+        for_stdout = option(help_text, "--format", default=names[0], type_=names, metavar="FORMAT")("format_", str)
         kind = output_file(*names)
         for_files = option("Also write this format to a file.", "--output", type_=kind, metavar=kind.name)
         return lambda function: for_stdout(for_files("outputs", tuple[Any, ...])(function) if files else function)

@@ -189,12 +189,12 @@ def _taken(place: Path, of: str, there: dict[str, Path]) -> Path:
     return place
 
 
-def _write(new: dict[Path, str], said: str = "wrote") -> None:
+def _write(new: dict[Path, str], verb: str = "wrote") -> None:
     for path in new:
         check_writable(path)
     for path, text in new.items():
         write_atomically(path, text)
-        click.echo(f"{said} {path}")
+        click.echo(f"{verb} {path}")
 
 
 def _text(typed: str, url: DatabaseUrl | None) -> str:
@@ -216,8 +216,8 @@ def _finding(typed: str, url: DatabaseUrl | None) -> Finding:
             return database.resolve(typed)
     if not is_folder(FINDINGS):
         raise InputError(f"{typed}: found no folder findings/ here, expected one, or --db")
-    found = {one.id: one for one in read_findings(FINDINGS, datetime.now(UTC))}
-    return found[named(typed, {name: one.former for name, one in found.items()})]
+    by_id = {one.id: one for one in read_findings(FINDINGS, datetime.now(UTC))}
+    return by_id[named(typed, {name: one.former for name, one in by_id.items()})]
 
 
 def _program(finding: Finding) -> str:

@@ -69,8 +69,8 @@ def command(
         before, after = stored_side(old, db), stored_side(new, db)
         if not all(one.findings or one.sites or one.campaigns for one in (before, after)):
             raise NothingRanError(f"{shown}: found a side without campaigns, findings and guard sites")
-        found = stored_differences(before, after)
-        deliver_report(diff_report(found, before, after), diff_view(found, before, after), output)
+        differences = stored_differences(before, after)
+        deliver_report(diff_report(differences, before, after), diff_view(differences, before, after), output)
         return
     limit = parse_budget(budget)
     if limit.cpu_seconds is not None:
@@ -99,8 +99,8 @@ def command(
         )
     if save is not None:
         write_files(save, dict(zip(saved, map(saved_text, (was, now)), strict=True)))
-    found = compared(was, now)
-    if not found.cases:
+    differences = compared(was, now)
+    if not differences.cases:
         raise NothingRanError("found no program that both versions judged, expected some")
     interrupted = not finished and limit.seconds is None
-    deliver_report(diff_report(found, *sides), diff_view(found, *sides), output, interrupted=interrupted)
+    deliver_report(diff_report(differences, *sides), diff_view(differences, *sides), output, interrupted=interrupted)

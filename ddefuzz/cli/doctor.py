@@ -31,16 +31,16 @@ def command(
 
     Exit code 4: a check fails, or this version of torch is not supported.
     """
-    found: list[Check] = []
+    checks: list[Check] = []
     with LiveLine("checking") as live:
         for title, part in PARTS:
             live.update(f"checking {title}")
             for check in part(db):
-                found.append(check)
+                checks.append(check)
                 live.update(f"checking {title}: {check.name}")
-    document = {"schema": SCHEMA, "checks": [check._asdict() for check in found]}
-    fails = not all(check.ok for check in found)
-    deliver(page_writers("ddefuzz doctor", _view(found), document), output, {EXIT_UNSUPPORTED: fails})
+    document = {"schema": SCHEMA, "checks": [check._asdict() for check in checks]}
+    fails = not all(check.ok for check in checks)
+    deliver(page_writers("ddefuzz doctor", _view(checks), document), output, {EXIT_UNSUPPORTED: fails})
 
 
 def _names(_: DatabaseUrl) -> Iterable[Check]:
@@ -73,7 +73,9 @@ PARTS: tuple[tuple[str, Callable[[DatabaseUrl], Iterable[Check]]], ...] = (
 """The checks by part, cheapest first: a title, and a function that runs them, given the database's URL."""
 
 
-def _view(found: list[Check]) -> Iterator[Block]:
-    rows = [(Span("ok", style="good") if one.ok else Span("FAILS", style="bad"), one.name, one.detail) for one in found]
+def _view(checks: list[Check]) -> Iterator[Block]:
+    rows = [
+        (Span("ok", style="good") if one.ok else Span("FAILS", style="bad"), one.name, one.detail) for one in checks
+    ]
     yield table(("", "check", "says"), rows, folding=("says",))
-    yield Paragraph(f"{counted(len(found), 'check')}, {sum(not check.ok for check in found)} failed")
+    yield Paragraph(f"{counted(len(checks), 'check')}, {sum(not check.ok for check in checks)} failed")

@@ -107,11 +107,11 @@ def list_(
     with Database.open(db, create=False) as database:
         number = database.read(listing.counts).total
         selected = database.read(lambda session: listing.selected(session, query))
-        found = sorted((one for one in selected if not ops or set(ops) & set(one.ops)), key=_order)
+        of_ops = sorted((one for one in selected if not ops or set(ops) & set(one.ops)), key=_order)
         whole = database.read(lambda session: listing.whole(session, query)) if output.formats != {"text"} else {}
-    documents = [as_document(whole[finding.id]) for finding in found if finding.id in whole]
-    listed = [finding for finding in found if all_ or finding.data_dependent is not False]
-    left_out = len(found) - len(listed)
+    documents = [as_document(whole[finding.id]) for finding in of_ops if finding.id in whole]
+    listed = [finding for finding in of_ops if all_ or finding.data_dependent is not False]
+    left_out = len(of_ops) - len(listed)
     typed = {"--state": states, "--cause": causes, "--kind": kinds, "--op": ops}
     words = [word for option, values in typed.items() for value in values for word in (option, value)]
     filters = shell_words([*["--open"] * open_, *words])
@@ -184,9 +184,9 @@ def export(
     that the database does not have are removed, unless one of its findings cannot be read.
     """
     with Database.open(db, create=False) as database:
-        found = database.transferable()
-    write_findings(found, folder, whole=not refused())
-    click.echo(f"{counted(len(found), 'finding')} written to {folder}", err=True)
+        findings = database.transferable()
+    write_findings(findings, folder, whole=not refused())
+    click.echo(f"{counted(len(findings), 'finding')} written to {folder}", err=True)
 
 
 @click_command("import", command)
@@ -198,10 +198,10 @@ def import_(
 
     FOLDER is one that `findings export` wrote (default: findings). Importing it twice changes nothing.
     """
-    found = read_findings(folder, datetime.now(UTC))
+    findings = read_findings(folder, datetime.now(UTC))
     with Database.open(db) as database:
-        database.merge(found)
-    click.echo(f"{counted(len(found), 'finding')} read from {folder}", err=True)
+        database.merge(findings)
+    click.echo(f"{counted(len(findings), 'finding')} read from {folder}", err=True)
 
 
 @click_command("merge", command)
@@ -217,9 +217,9 @@ def merge(
         before = {finding.id for finding in database.findings()}
         for url in others:
             with Database.open(url, create=False) as other:
-                found = other.transferable(before)
-                check_findings(str(url), found, before)
-                database.merge(found)
+                findings = other.transferable(before)
+                check_findings(str(url), findings, before)
+                database.merge(findings)
                 for version in other.torch_versions():
                     database.add_sites(version, other.sites(version), merged_site)
         after = {finding.id for finding in database.findings()}

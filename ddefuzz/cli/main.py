@@ -156,8 +156,8 @@ def main(command: click.Command = cli, name: str = "ddefuzz") -> None:
             sys.exit(command.main(prog_name=name, standalone_mode=False))
     except (click.Abort, KeyboardInterrupt) as error:
         # Click makes an Abort of a KeyboardInterrupt.
-        said, code = said_of(error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else error)
-        say(f"ddefuzz: {said}")
+        line, code = said_of(error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else error)
+        say(f"ddefuzz: {line}")
         sys.exit(code)
     except click.ClickException as error:
         _say(_usage_line(error))
@@ -195,15 +195,15 @@ def _without_passwords(text: str) -> str:
 def _usage_line(error: click.ClickException) -> str:
     """The error in what was typed or set, as one line."""
     context = getattr(error, "ctx", None)
-    said = f"{context.command_path if context else 'ddefuzz'}: {' '.join(error.format_message().split())}"
-    if context is None or said.endswith(("?", "?)")):
-        return said
+    line = f"{context.command_path if context else 'ddefuzz'}: {' '.join(error.format_message().split())}"
+    if context is None or line.endswith(("?", "?)")):
+        return line
     origin = ""
     if isinstance(error, click.BadParameter) and error.param is not None:
         from ddefuzz.cli import settings  # noqa: PLC0415 for the same reason
 
         origin = settings.origin(context, error.param)
-    return said + (origin or f" (see {context.command_path} --help)")
+    return line + (origin or f" (see {context.command_path} --help)")
 
 
 def _internal_line(error: Exception) -> str:

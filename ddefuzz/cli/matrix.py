@@ -97,13 +97,13 @@ def _selected(
             raise InputError(f"{path}: found no such file or folder, expected findings or cases")
         is_of_findings = is_there(path / FINDING) or any(path.glob(f"*/{FINDING}"))
         (folders if is_of_findings else cases).append(path)
-    found = {one.id: one for one in findings_in(folders, None)}
+    by_id = {one.id: one for one in findings_in(folders, None)}
     if database is not None:
-        found |= {one.id: one for one in database.findings()}
+        by_id |= {one.id: one for one in database.findings()}
     for name in ids:
-        if not any(one.startswith(name) for one in found):
-            raise InputError(f"--id: found {name!r}, expected the beginning of one of {counted(len(found), 'id')}")
-    chosen = [found[name] for name in sorted(found) if not ids or name.startswith(ids)]
+        if not any(one.startswith(name) for one in by_id):
+            raise InputError(f"--id: found {name!r}, expected the beginning of one of {counted(len(by_id), 'id')}")
+    chosen = [by_id[name] for name in sorted(by_id) if not ids or name.startswith(ids)]
     if not chosen and not cases:
         raise NothingRanError("found no finding, expected some in the paths or the database")
     return chosen, cases
@@ -126,5 +126,7 @@ def bisect(
         finding = resolve(database, finding_id)
     interpreters = interpreters_of(pythons)
     with LiveLine(f"{finding.id} under {len(interpreters)} interpreters") as live:
-        found = bisected(finding, interpreters, lambda one, cell: live.say(f"{one.name}: {cell.status}"), trust=trust)
-    deliver({"text": f"{found}\n", **json_writers([msgspec.to_builtins(found)])}, output)
+        bisection = bisected(
+            finding, interpreters, lambda one, cell: live.say(f"{one.name}: {cell.status}"), trust=trust
+        )
+    deliver({"text": f"{bisection}\n", **json_writers([msgspec.to_builtins(bisection)])}, output)

@@ -120,8 +120,8 @@ def _minimize_all(database: Database, after: str, jobs: int, max_attempts: int, 
                 counts[renewed.status] += 1
                 done = renewed.finding.id
                 captures = f" after {counted(renewed.result.attempts, 'capture')}" if renewed.result else ""
-                said = visible(f"{renewed.finding.id} {renewed.status}{captures}")
-                click.echo(said if format_ == "text" else json_text(outcome_of(renewed)))
+                line = visible(f"{renewed.finding.id} {renewed.status}{captures}")
+                click.echo(line if format_ == "text" else json_text(outcome_of(renewed)))
     finally:
         listed = ", ".join(f"{number} {status}" for status, number in sorted(counts.items())) or "none done"
         click.echo(f"{counted(counts.total(), 'finding')} of {len(findings)}: {listed}", err=True)

@@ -49,9 +49,9 @@ WHY = option("The reason, for the history.", default="", metavar="TEXT")
 WHO = option("Name for the history. Default: your user name.", "--by", default=user, metavar="NAME")
 
 
-def capture_stage_option(said: str) -> Any:
+def capture_stage_option(help_text: str) -> Any:
     """The parameter `stage`, or `stages`, of capture stages without a default."""
-    return option(said, "--stage", type_=CAPTURE_STAGES, metavar="STAGE")
+    return option(help_text, "--stage", type_=CAPTURE_STAGES, metavar="STAGE")
 
 
 def seed_option(of: str) -> Any:
@@ -61,31 +61,31 @@ def seed_option(of: str) -> Any:
 
 def profile_option(names: tuple[str, ...]) -> Any:
     """The parameter `profile`."""
-    said = f"Kind of programs to generate: {', '.join(names)}."
-    return option(said, default="default", type_=names, metavar="NAME")
+    help_text = f"Kind of programs to generate: {', '.join(names)}."
+    return option(help_text, default="default", type_=names, metavar="NAME")
 
 
 def timeout_option(default: float, of: str) -> Any:
     """The parameter `timeout`."""
-    said = f"Limit of {of}: CPU seconds of its process, and five times as many seconds by the clock."
-    return option(said, default=default, type_=SECONDS)
+    help_text = f"Limit of {of}: CPU seconds of its process, and five times as many seconds by the clock."
+    return option(help_text, default=default, type_=SECONDS)
 
 
 def semantics_option(note: str = "") -> Any:
     """The parameter `semantics`."""
-    said = (
+    help_text = (
         "What happens at a guard that cannot be decided: explicit (take its fallback answer, as torch does), "
         "size-oblivious (assume sizes of 2 or more, as torch did before), aggressive-1 or aggressive-2 (torch's "
         "aggressive_guard_free_semantics)."
     )
-    return option(said + note, "--semantics", default=get_args(Mechanism)[:1], metavar="NAME")
+    return option(help_text + note, "--semantics", default=get_args(Mechanism)[:1], metavar="NAME")
 
 
 def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Any:
     """The parameter `oracles`."""
     about = ", ".join(f"{oracle.name} ({oracle.about})" for oracle in ORACLES if oracle.of_programs)
-    said = f"What counts as a failure: {about}. {note}"
-    return option(said, type_=OF_PROGRAMS, default=default, metavar="NAME")
+    help_text = f"What counts as a failure: {about}. {note}"
+    return option(help_text, type_=OF_PROGRAMS, default=default, metavar="NAME")
 
 
 def now() -> datetime:

@@ -123,9 +123,9 @@ class LiveLine:
         """What is called when one of so many is done, with more to say of it."""
         numbers = count(1)
 
-        def tick(said: str) -> None:
+        def tick(about: str) -> None:
             done = next(numbers)
-            self.update(f"{done} of {counted(of, noun)}{said}", is_last=done == of)
+            self.update(f"{done} of {counted(of, noun)}{about}", is_last=done == of)
 
         return tick
 

@@ -56,13 +56,13 @@ def command(
     """See the decorator: the help lists the table of formats."""
     with Database.open(db, create=False) as database:
         everything = database.findings()
-        one = resolve(database, finding_id) if finding_id else None
-        in_versions = "" if one is None else status_by_version(one, database.read(results))
-    if one is None and (alone := sorted(output.formats & set(UPSTREAM))):
+        chosen = resolve(database, finding_id) if finding_id else None
+        in_versions = "" if chosen is None else status_by_version(chosen, database.read(results))
+    if chosen is None and (alone := sorted(output.formats & set(UPSTREAM))):
         raise InputError(f"--format {alone[0]}: found no ID, expected that of a finding")
     tracked = {version for finding in everything for version in finding.torch_versions}
-    if one is not None:
-        listed = [one]
+    if chosen is not None:
+        listed = [chosen]
     else:
         listed = [
             finding
@@ -70,12 +70,12 @@ def command(
             if all_ or (is_open(finding.state, finding.fixed_in, tracked) and finding.data_dependent is not False)
         ]
     writers = writers_of(findings_report(listed, ", ".join(sorted(tracked)), lambda finding: finding.state == "new"))
-    if one is not None:
-        said = environment() if env and "issue" in output.formats else ""
+    if chosen is not None:
+        about_machine = environment() if env and "issue" in output.formats else ""
         writers |= {
-            "issue": lambda _page: issue(one, said, in_versions),
-            "unittest": lambda _page: unit_test(one),
-            "exportdb": lambda _page: exportdb_example(one),
+            "issue": lambda _page: issue(chosen, about_machine, in_versions),
+            "unittest": lambda _page: unit_test(chosen),
+            "exportdb": lambda _page: exportdb_example(chosen),
         }
     deliver(writers, output)
 

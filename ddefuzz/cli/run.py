@@ -169,10 +169,10 @@ def command(
                 summary = resume(plan, entry, database, progress, stopped)
             else:
                 summary = start(plan, database, progress, stopped)
-        found = database.findings()
-    regressed = {finding.id for finding in found if "regressed" in finding.verdicts.values()}
+        findings = database.findings()
+    regressed = {finding.id for finding in findings if "regressed" in finding.verdicts.values()}
     view = summary_view(summary, replay, current_invocation())
-    deliver(writers_of(run_report(summary, found), view), output, {EXIT_INTERRUPTED: summary.interrupted})
+    deliver(writers_of(run_report(summary, findings), view), output, {EXIT_INTERRUPTED: summary.interrupted})
     if not summary.cases and not summary.findings:
         raise NothingRanError(
             f"no case ended within {plan.budget}, expected a longer --budget: importing torch alone takes seconds"

@@ -95,10 +95,10 @@ def list_(
 ) -> None:
     """List the names that have a token, and when it was made."""
     with Database.open(db, create=False) as database:
-        found = database.read(stored.tokens)
-    width = max((len(token.name) for token in found), default=0)
-    write_stdout("".join(f"{token.name:{width}}  {token.made}\n" for token in found))
-    if not found:
+        tokens_ = database.read(stored.tokens)
+    width = max((len(token.name) for token in tokens_), default=0)
+    write_stdout("".join(f"{token.name:{width}}  {token.made}\n" for token in tokens_))
+    if not tokens_:
         click.echo("no tokens; `ddefuzz tokens add NAME` makes one", err=True)
 
 

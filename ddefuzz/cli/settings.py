@@ -94,16 +94,16 @@ def _checked(name: str, place: str, value: Any) -> Any:
         return parse_url(value) if name == "db" else value
     except msgspec.ValidationError:
         secret = name == "db" and not isinstance(value, int | float)  # a list of URLs, with passwords
-        said = f"a {type(value).__name__}" if secret else repr(value)
-        raise InputError(f"{place}: found {shown} = {said}, expected {KEYS[name].expected}") from None
+        shown_value = f"a {type(value).__name__}" if secret else repr(value)
+        raise InputError(f"{place}: found {shown} = {shown_value}, expected {KEYS[name].expected}") from None
     except InputError as error:
         raise InputError(f"{place}: {shown}: {error}") from error
 
 
-def default_map(command: click.Command, found: dict[str, Any]) -> dict[str, Any]:
+def default_map(command: click.Command, given: dict[str, Any]) -> dict[str, Any]:
     """Click's `default_map` of a command and, for a group, of its commands."""
     commands = command.commands if isinstance(command, click.Group) else {}
-    return found | {name: default_map(one, found) for name, one in commands.items()}
+    return given | {name: default_map(one, given) for name, one in commands.items()}
 
 
 def origin(context: click.Context, parameter: click.Parameter) -> str:

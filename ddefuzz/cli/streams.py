@@ -20,7 +20,7 @@ from ddefuzz.escape import github_log, visible
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
-class Ended(KeyboardInterrupt):
+class EndSignal(KeyboardInterrupt):
     """A signal that asks the process to end has arrived."""
 
     def __init__(self, number: int) -> None:
@@ -30,14 +30,14 @@ class Ended(KeyboardInterrupt):
 
 def said_of(error: BaseException) -> tuple[str, int]:
     """What is said of an interrupted command, and its exit code: 128 plus the number of the signal."""
-    if isinstance(error, Ended):
+    if isinstance(error, EndSignal):
         return f"stopped by {signal.Signals(error.number).name}", 128 + error.number
     return "interrupted", EXIT_INTERRUPTED
 
 
 @contextmanager
 def ends_by_exception() -> Iterator[None]:
-    """Raise `Ended` in the main thread when one of `ENDING` arrives. A signal that is ignored (nohup) stays so."""
+    """Raise `EndSignal` in the main thread when one of `ENDING` arrives. A signal that is ignored (nohup) stays so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -54,7 +54,7 @@ def ends_by_exception() -> Iterator[None]:
 
 def _end(number: int, frame: FrameType | None) -> None:
     del frame
-    raise Ended(number)
+    raise EndSignal(number)
 
 
 EXIT_BROKEN_PIPE: Final = 128 + 13

@@ -98,23 +98,23 @@ def recompiles(
     """
     with stop_on_interrupt() as stopped, LiveLine("starting workers (importing OpInfo takes some seconds)") as live:
         asked = RecompileTask("", sizes, modes, forms, record=db is not None)
-        found, sightings = count_compilations(globs, asked, jobs, keep, partial(_tell, live), stopped)
+        result, sightings = count_compilations(globs, asked, jobs, keep, partial(_tell, live), stopped)
         if db is not None:
             with Database.open(db) as database, database.transaction():
                 ids = {database.record(one, datetime.now(UTC)).finding_id for one in sightings}
             live.say(f"{counted(len(ids), 'finding')} in {db}: {', '.join(sorted(ids))}")
     writers: dict[str, Writer] = {
-        "text": recompiles_text(found),
-        "json": json_text(found, indent=True) + "\n",
-        "markdown": lambda _page: markdown(recompiles_view(found)),
+        "text": recompiles_text(result),
+        "json": json_text(result, indent=True) + "\n",
+        "markdown": lambda _page: markdown(recompiles_view(result)),
     }
-    is_above = fail_on == "any" and any(row.is_above for row in found.rows)
-    exits = {EXIT_INTERRUPTED: found.interrupted, EXIT_FOUND: is_above}
-    deliver(writers_of(recompiles_report(found)) | writers, output, exits)
+    is_above = fail_on == "any" and any(row.is_above for row in result.rows)
+    exits = {EXIT_INTERRUPTED: result.interrupted, EXIT_FOUND: is_above}
+    deliver(writers_of(recompiles_report(result)) | writers, output, exits)
 
 
-def _tell(live: LiveLine, done: int, of: int, one: OpRecompilations | OpBreaks) -> None:
-    live.update(f"{done} of {counted(of, 'op')}, {one.op}", is_last=done == of)
+def _tell(live: LiveLine, done: int, of: int, row: OpRecompilations | OpBreaks) -> None:
+    live.update(f"{done} of {counted(of, 'op')}, {row.op}", is_last=done == of)
 
 
 @click_command("sweep")

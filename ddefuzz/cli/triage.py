@@ -63,8 +63,8 @@ def command(
             queue = [resolve(database, name).id for name in ids]
         else:
             query = listing.Query(states=states)
-            found = database.read(lambda session: listing.selected(session, query))
-            queue = [one.id for one in found if all_ or one.data_dependent is not False]
+            matching = database.read(lambda session: listing.selected(session, query))
+            queue = [one.id for one in matching if all_ or one.data_dependent is not False]
         decided = Loop(database, queue, who).run()
     left = len(queue) - len(decided)
     click.echo(f"{counted(len(decided), 'finding')} decided, {left} left", err=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.bench.compile import PROGRAMS, ProgramCost, Timed, document, subjects_of, view
+from ci.bench.compile import PROGRAMS, ProgramCost, Timing, document, subjects_of, view
 from ddefuzz.show.markdown import markdown
 from tests.bench.typed_bench import text_of, typed
 
@@ -15,9 +15,9 @@ COST = ProgramCost(
     "sort",
     (5.0,) * 4,
     {
-        "unbacked inductor": Timed(1.0, (20.0,) * 4),
-        "backed inductor": Timed(1.0, (10.0,) * 4),
-        "static eager": Timed(error="TypeError: no"),
+        "unbacked inductor": Timing(1.0, (20.0,) * 4),
+        "backed inductor": Timing(1.0, (10.0,) * 4),
+        "static eager": Timing(error="TypeError: no"),
     },
 )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ci.bench.planted import Planted, Programs, Reacher, effect_of
+from ci.bench.planted import PlantedFault, Programs, Reacher, effect_of
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
@@ -27,7 +27,7 @@ REFUSED = Call("2", CallEnd(), CallEnd("RuntimeError: no"))
 HEALTHY = Observation("aot", EXPLICIT, "ok", digest="digest", calls=(SAME,))
 OTHER = msgspec.structs.replace(HEALTHY, digest="other", calls=(WRONG,))
 ASSERTED = Constraint("assertion", "Eq(u0, 3)", "expect_true", REFS)
-TURNED = Planted(REFS, "reshape", Semantics(answers=(Answer(REFS, value=True),)))
+TURNED = PlantedFault(REFS, "reshape", Semantics(answers=(Answer(REFS, value=True),)))
 CASES = tuple(Reacher(f"program {number}", "aot", captured=True, reached=frozenset(), cpu_seconds=number, cases=number)
               for number in range(3))  # fmt: skip
 
@@ -118,7 +118,7 @@ def test_a_dropped_assertion_is_named_by_the_op_that_made_it() -> None:
     user = Frame("<program>", 4, "program", "torch.cat((x, y))", exact=True)
     made = msgspec.structs.replace(ASSERTED, python=(user, Frame(REFS.file, REFS.line, "cat")))
     healthy = TriedRun(msgspec.structs.replace(HEALTHY, constraints=(made,)))
-    dropped = Planted(REFS, "", Semantics(faults=(Fault(REFS, "drop assertion"),)))
+    dropped = PlantedFault(REFS, "", Semantics(faults=(Fault(REFS, "drop assertion"),)))
     for op, exact in (("torch.cat", True), ("torch.stack", False)):
         lacks = Classification(
             Failure("missing-assertion", HEALTHY, "eager refuses"),

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ci.bench.planted import Planted, Programs, Reacher, draw
-from ci.bench.recall import Judged, Survey, examples_of, ninetieth, reachers_of, read_kept
+from ci.bench.planted import PlantedFault, Programs, Reacher, draw
+from ci.bench.recall import FaultResult, Survey, examples_of, ninetieth, reachers_of, read_kept
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.errors import InputError
@@ -56,8 +56,8 @@ def ended(outcome: Outcome = "ok", message: str = "") -> Observation:
     return Observation("fake", Semantics("explicit", (REFS,)), outcome, exceptions=errors)
 
 
-def withheld(place: Place) -> Planted:
-    return Planted(place, "reshape", Semantics("explicit", (place,)))
+def withheld(place: Place) -> PlantedFault:
+    return PlantedFault(place, "reshape", Semantics("explicit", (place,)))
 
 
 def test_the_same_seed_draws_the_same_places() -> None:
@@ -98,7 +98,7 @@ def test_faults_of_the_mechanism_are_at_guards_that_size_oblivious_semantics_ans
         draw("mechanism", records, (), 2, 0)
 
 
-def judged(planted: Planted, seen: Observation, healthy: Observation | None = None) -> Planted:
+def judged(planted: PlantedFault, seen: Observation, healthy: Observation | None = None) -> PlantedFault:
     """What one program shows that is as `healthy` without the fault, and as `seen` with it."""
     programs = Programs(lambda trial: tried_of((healthy or ended()) if trial.run.semantics == EXPLICIT else seen))
     return programs.show(planted, "capture", None, [reacher("fake")])
@@ -146,7 +146,7 @@ def survey(*found: Reacher) -> Survey:
 def test_a_file_keeps_the_campaign_and_the_judged_faults(tmp_path: Path) -> None:
     file = tmp_path / "kept.jsonl"
     assert read_kept(file) == (None, {})
-    cases, one = survey(reacher("aot", captured=True)), Judged("capture", 16, withheld(REFS))
+    cases, one = survey(reacher("aot", captured=True)), FaultResult("capture", 16, withheld(REFS))
     result = msgspec.structs.replace(one, fault=msgspec.structs.replace(one.fault, found=True))
     lines = b"".join(msgspec.json.encode(line) + b"\n" for line in (cases, result))
     file.write_bytes(lines + b'{"type": "Jud')  # cut short
