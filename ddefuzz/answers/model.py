@@ -67,7 +67,9 @@ def _tally(clause: str, given: Given, rows: Iterable[GuardOutcome]) -> Tally:
 
 
 def _sorted(sizes: frozenset[CallSize]) -> tuple[CallSize, ...]:
-    return tuple(size for size in CALL_SIZES if size in sizes)
+    return tuple(
+        sorted(sizes, key=lambda size: (CALL_SIZES.index(size) if size in CALL_SIZES else len(CALL_SIZES), size))
+    )
 
 
 def verdict(tallies: Sequence[Tally]) -> Verdict:

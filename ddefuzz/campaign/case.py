@@ -48,7 +48,7 @@ from ddefuzz.minimize.rewrite import StandIn
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import table
 from ddefuzz.oracles.keys_run import smallest_case
-from ddefuzz.oracles.program import CAPTURE, JudgedRun, Suspect, judge_program, observe, shows
+from ddefuzz.oracles.program import CAPTURE, JudgedRun, Suspect, at_example, judge_program, observe, safe, shows
 from ddefuzz.program.model import Expr, Program, functions_in
 from ddefuzz.program.text import digest, is_key, print_program
 
@@ -83,7 +83,7 @@ def run_case(task: CaseTask) -> CaseResult:
         rss = max(rss, observation.peak_rss_mb)
         return observation
 
-    done = run_screened(text, task, runner) if task.screen else result_of(text, _captured(text, task, runner))
+    done = run_screened(text, task, runner) if task.screen else result_of(text, _captured(text, task, runner), runner)
     return msgspec.structs.replace(
         done,
         index=task.index,
@@ -98,13 +98,20 @@ def run_case(task: CaseTask) -> CaseResult:
 
 def _captured(text: str, task: CaseTask, runner: Runner) -> tuple[JudgedRun, ...]:
     return judge_program(
-        text, task.stages, task.semantics, runner, oracles=task.oracles, called=task.called, sampled=True
+        text,
+        task.stages,
+        task.semantics,
+        runner,
+        oracles=task.oracles,
+        called=task.called,
+        sampled=True,
+        seed=task.seed,
     )
 
 
-def result_of(text: str, judged: Iterable[JudgedRun]) -> CaseResult:
+def result_of(text: str, judged: Iterable[JudgedRun], runner: Runner) -> CaseResult:
     """What the judged runs of a program are for a campaign: the outcome of each run, one sighting for each failure, and
-    the guard sites of explicit runs.
+    the guard sites of explicit runs. A failure at drawn sizes is one of the program with these as its example.
     """
     outcomes: list[StageOutcome] = []
     sightings: list[Sighting] = []
@@ -115,7 +122,8 @@ def result_of(text: str, judged: Iterable[JudgedRun]) -> CaseResult:
         )
         for failure in in_stage.failures:
             with guarded(in_stage.observation.stage), guarded("recording"):
-                sightings.append(sighting(failure, text, in_stage.verdict, str(torch.__version__)))
+                shown, program = at_example(failure, text, safe(runner))
+                sightings.append(sighting(shown, program, in_stage.verdict, str(torch.__version__)))
         if in_stage.observation.semantics == EXPLICIT:
             with guarded(in_stage.observation.stage), guarded("guard sites"):
                 sites.append(StageReached(in_stage.observation.stage, reached(in_stage.observation, in_stage.failures)))
@@ -134,12 +142,12 @@ def run_screened(text: str, task: CaseTask, runner: Runner) -> CaseResult:
     Every `SAMPLED`-th case is captured in any case. A failure is only a finding if a capture shows it. A failure that
     FakeTensorMode shows and a capture does not is a false alarm of the fake stage.
     """
-    screened = result_of(text, judge_program(text, (SCREEN,), task.semantics, runner, compare=False))
+    screened = result_of(text, judge_program(text, (SCREEN,), task.semantics, runner, compare=False), runner)
     keys = tuple(one.signature.key for one in screened.sightings)
     if not (task.capture or any(key not in task.known for key in keys)):
         sightings = tuple(one for one in screened.sightings if one.signature.key not in task.alarms)
         return msgspec.structs.replace(screened, sightings=sightings)
-    captured = result_of(text, _captured(text, task, runner))
+    captured = result_of(text, _captured(text, task, runner), runner)
     return msgspec.structs.replace(
         captured,
         outcomes=screened.outcomes + captured.outcomes,
@@ -242,7 +250,9 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
         return runner(run)
 
     oracles = table.NAMES if suspect.calls else CAPTURE
-    also = result_of(best.program, judge_program(best.program, task.also, (suspect.semantics,), noted, oracles=oracles))
+    also = result_of(
+        best.program, judge_program(best.program, task.also, (suspect.semantics,), noted, oracles=oracles), noted
+    )
     return msgspec.structs.replace(best, cpu_seconds=cpu_seconds() - started, sightings=also.sightings)
 
 

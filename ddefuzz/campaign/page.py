@@ -18,7 +18,7 @@ from ddefuzz.campaign.summary import CallCounts, CampaignFinding, Summary, Tally
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import leads_to_file
 from ddefuzz.findings.model import Finding
-from ddefuzz.program.sizes import CALL_SIZES
+from ddefuzz.program.sizes import SIZE_KINDS
 from ddefuzz.show.blocks import Block, Commands, Inline, Invocation, Items, Span, TableRow, counted, table
 from ddefuzz.show.evidence import VERDICTS, verdicts_line
 from ddefuzz.show.findings import (
@@ -113,10 +113,10 @@ def _called(of: Mapping[Stage, CallCounts]) -> str:
     """How many captured programs were called, and at how many of the sizes."""
     stages = ", ".join(f"{stage} {one.programs} ({one.at_all_sizes})" for stage, one in of.items())
     programs = sum(one.programs for one in of.values())
-    sizes = ", ".join(f"{size} {sum(one.sizes[size] for one in of.values())}" for size in CALL_SIZES)
+    sizes = ", ".join(f"{size} {sum(one.sizes[size] for one in of.values())}" for size in SIZE_KINDS)
     if not programs:
         return ""
-    return f"programs called beside eager (at all {len(CALL_SIZES)} sizes): {stages}; by size: {sizes}"
+    return f"programs called beside eager (at all {len(SIZE_KINDS)} kinds of sizes): {stages}; by size: {sizes}"
 
 
 def _importance(seen: CampaignFinding) -> tuple[bool, bool, str, str]:

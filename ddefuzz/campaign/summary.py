@@ -17,7 +17,7 @@ from ddefuzz.execute.protocol import EXPLICIT, STAGES, Observation, Stage
 from ddefuzz.findings.ledger import Ledger, SiteCount
 from ddefuzz.generate.profiles import name_of
 from ddefuzz.oracles.table import row_of
-from ddefuzz.program.sizes import CALL_SIZES, CallSize
+from ddefuzz.program.sizes import SIZE_KINDS, kind_of_size
 
 SCHEMA = "ddefuzz.campaign/1"
 
@@ -95,13 +95,13 @@ class StrategyCount(msgspec.Struct, frozen=True):
 
 
 class CallCounts(msgspec.Struct, frozen=True):
-    """The captured programs of a stage that were called beside eager: how many, how many at all of `CALL_SIZES`, and
+    """The captured programs of a stage that were called beside eager: how many, how many at all of `SIZE_KINDS`, and
     how many at each. Some programs have no inputs of some size.
     """
 
     programs: int
     at_all_sizes: int
-    sizes: dict[CallSize, int]
+    sizes: dict[str, int]
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -191,7 +191,7 @@ class Tally:
     strategies: dict[str, StrategyCount] = field(default_factory=dict)
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    called: Counter[tuple[Stage, tuple[CallSize, ...]]] = field(default_factory=Counter)
+    called: Counter[tuple[Stage, frozenset[str]]] = field(default_factory=Counter)
     cpu_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     findings: dict[str, CampaignFinding] = field(default_factory=dict)
     peak_rss_mb: float = 0.0
@@ -241,7 +241,7 @@ class Tally:
                 self.verdicts[run.stage, run.verdict] += 1
             self.cpu_seconds[run.stage] += run.cpu_seconds
             if run.called and run.semantics == str(EXPLICIT) and run.stage in STAGES:
-                self.called[run.stage, run.called] += 1
+                self.called[run.stage, frozenset(map(kind_of_size, run.called))] += 1
         self.cpu_seconds["draw"] += result.draw_seconds
         self.cpu_seconds["other"] += (
             result.cpu_seconds - result.draw_seconds - sum(run.cpu_seconds for run in result.outcomes)
@@ -265,11 +265,11 @@ class Tally:
         return {stage: self._called_in(stage) for stage in STAGES if any(stage == one for one, _ in self.called)}
 
     def _called_in(self, stage: Stage) -> CallCounts:
-        counts: Counter[frozenset[CallSize]] = Counter()
-        for (of_stage, sizes), number in self.called.items():
-            counts[frozenset(sizes)] += number if of_stage == stage else 0
-        at = {size: sum(number for sizes, number in counts.items() if size in sizes) for size in CALL_SIZES}
-        return CallCounts(sum(counts.values()), counts[frozenset(CALL_SIZES)], at)
+        counts: Counter[frozenset[str]] = Counter()
+        for (of_stage, kinds), number in self.called.items():
+            counts[kinds] += number if of_stage == stage else 0
+        at = {kind: sum(number for kinds, number in counts.items() if kind in kinds) for kind in SIZE_KINDS}
+        return CallCounts(sum(counts.values()), counts[frozenset(SIZE_KINDS)], at)
 
     def nested_verdicts(self) -> dict[str, dict[str, int]]:
         """The verdicts as stage → verdict → number."""

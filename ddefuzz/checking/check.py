@@ -49,7 +49,7 @@ from ddefuzz.findings.textform import default_folder, known_findings
 from ddefuzz.instrument.events import Answer
 from ddefuzz.internal import guarded
 from ddefuzz.oracles.capture import KINDS, classify, judge
-from ddefuzz.oracles.program import Trial, TriedRun, called_of, calls_in, judge_run, tried_of
+from ddefuzz.oracles.program import Trial, TriedRun, calls_in, judge_run, tried_of
 from ddefuzz.oracles.table import APART, NAMES, ORACLES, check_choice
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program, read_program
@@ -223,7 +223,7 @@ def run_cases(
 def _captures(target: Target, stages: tuple[Stage, ...], semantics: tuple[Semantics, ...]) -> Iterator[Run]:
     for stage in stages:
         is_capture = stage in TRACED
-        calls = calls_in(stage, target.subject, NAMES, called_of(stages))
+        calls = calls_in(stage, target.subject, NAMES, CAPTURE_STAGES)
         for chosen in semantics if is_capture else semantics[:1]:
             yield Run(target.subject, stage, chosen, graph=is_capture and len(semantics) > 1, calls=calls)
 

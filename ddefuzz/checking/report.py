@@ -26,7 +26,7 @@ from ddefuzz.checking.problems import (
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.signature import USER_CODE
 from ddefuzz.escape import one_line, shell_word
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, TRACED, Call, Observation, Outcome, Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, SIZE_OBLIVIOUS, TRACED, Call, Observation, Outcome, Stage
 from ddefuzz.files import leads_to_file
 from ddefuzz.findings.textform import KnownFinding
 from ddefuzz.oracles.capture import KINDS
@@ -54,7 +54,8 @@ from ddefuzz.show.terminal import terminal
 
 SCHEMA = "ddefuzz.check/3"
 
-CaptureOutcome: TypeAlias = Outcome | Literal["wrong"]
+CaptureOutcome: TypeAlias = Outcome | Literal["wrong", "captured"]
+"""The outcome of a run; `wrong` for a captured program that is wrong, and `captured` for one that was not compared."""
 """`wrong`: it was captured, but an oracle says that the captured program is wrong (`KindRow.wrong`)."""
 
 
@@ -131,7 +132,11 @@ def failed(captures: Iterable[CaptureResult]) -> bool:
     captures = tuple(captures)
     counted = [one for one in captures if not one.semantics.startswith(SIZE_OBLIVIOUS.mechanism)]
     judged = {one.outcome for one in counted if one.stage != "eager"} or {one.outcome for one in counted}
-    return any(one.outcome not in ("ok", "not-judged") for one in counted) or not captures or judged == {"not-judged"}
+    return (
+        any(one.outcome not in ("ok", "captured", "not-judged") for one in counted)
+        or not captures
+        or judged == {"not-judged"}
+    )
 
 
 def captures_of(runs: CaseRuns) -> tuple[CaptureResult, ...]:
@@ -144,14 +149,15 @@ def captures_of(runs: CaseRuns) -> tuple[CaptureResult, ...]:
         place = (seen.stage, seen.semantics)
         own = [one for one in failures if (one.failure.observation.stage, one.failure.observation.semantics) == place]
         wrong = [one.failure.evidence for one in own if row_of(one.failure.kind).wrong]
+        why = _not_compared(seen)
         result = CaptureResult(
             runs.case,
             seen.stage,
-            "wrong" if wrong else seen.outcome,
+            "wrong" if wrong else "captured" if why else seen.outcome,
             seconds=round(seen.seconds, 3),
             cpu_seconds=round(seen.cpu_seconds, 3),
             semantics=str(seen.semantics),
-            reason=wrong[0] if wrong else seen.reason,
+            reason=wrong[0] if wrong else why or seen.reason,
             exception=exception_of(seen),
             verdict=_verdict(seen, observations),
             keys=tuple(dict.fromkeys(one.signature.key for one in own)),
@@ -162,6 +168,16 @@ def captures_of(runs: CaseRuns) -> tuple[CaptureResult, ...]:
             result = msgspec.structs.replace(result, outcome="not-judged", reason=reason)
         results.append(result)
     return tuple(results)
+
+
+def _not_compared(seen: Observation) -> str:
+    """Why a captured program was not compared with eager; empty if it was, or if nothing was captured."""
+    if seen.outcome != "ok" or seen.stage not in CAPTURE_STAGES:
+        return ""
+    if not seen.calls:
+        return "not called"
+    compared = [call for call in seen.calls if call.agreement != "incomparable"]
+    return "" if compared else f"not compared: {seen.calls[0].why.removeprefix('not compared: ')}"
 
 
 def _verdict(observation: Observation, observations: Sequence[Observation]) -> Verdict | None:
@@ -175,7 +191,7 @@ def _verdict(observation: Observation, observations: Sequence[Observation]) -> V
 MOST_CALLERS = 8  # how many lines of a chain of calls are shown: the innermost ones
 FEWEST_IN_COMMON = 3  # from how many calls on those that two problems share are shown once
 
-OUTCOME_STYLES: dict[CaptureOutcome, Style] = {"ok": "good", "not-judged": "warn"}
+OUTCOME_STYLES: dict[CaptureOutcome, Style] = {"ok": "good", "captured": "warn", "not-judged": "warn"}
 """The styles of outcomes. All others are bad."""
 
 
@@ -229,6 +245,7 @@ def headline(case: str, captures: Sequence[CaptureResult], problems: Sequence[Pr
         words: [one.stage for one in judged if one.outcome in outcomes]
         for words, outcomes in (
             ("captured in", ("ok",)),
+            ("captured, but not compared in", ("captured",)),
             ("captured, but wrong in", ("wrong",)),
             ("fails in", ("fail", "crash", "timeout")),
             ("not judged in", ("not-judged",)),
@@ -238,7 +255,8 @@ def headline(case: str, captures: Sequence[CaptureResult], problems: Sequence[Pr
     exporting = [one.outcome for one in judged if one.stage in ("export", "export-strict")]
     if not exporting:
         return f"{case}: {where}."
-    verb = "exports" if set(exporting) == {"ok"} else "exports in part" if "ok" in exporting else "does not export"
+    captured = [outcome in ("ok", "captured") for outcome in exporting]
+    verb = "exports" if all(captured) else "exports in part" if any(captured) else "does not export"
     return f"{case} {verb}: {where}.{_count(problems)}"
 
 
@@ -446,7 +464,7 @@ def report_record(report: Report, command: str) -> Record:
         torch=report.torch,
         rules=(*(Rule(kind, row.meaning) for kind, row in kinds().items()), CAPTURED),
         results=(
-            *(_capture_record(one) for one in report.captures if one.outcome in ("ok", "not-judged")),
+            *(_capture_record(one) for one in report.captures if one.outcome in ("ok", "captured", "not-judged")),
             *(_problem_record(one, report) for one in report.problems),
         ),
         facts=(*(headline(case, *shown) for case, shown in of_case.items()), *offers_lines(report)),
@@ -456,11 +474,12 @@ def report_record(report: Report, command: str) -> Record:
 
 
 def _capture_record(capture: CaptureResult) -> Result:
+    words = ["captured"] if capture.outcome in ("ok", "captured") else []
     return Result(
         id=f"{capture.case}/{capture.stage}/{capture.semantics}",
         rule=CAPTURED.id,
         outcome="passed" if capture.outcome == "ok" else "skipped",
-        title=f"{capture.case}, {capture.stage}: {'captured' if capture.outcome == 'ok' else capture.reason}",
+        title=f"{capture.case}, {capture.stage}: {', '.join(filter(None, (*words, capture.reason)))}",
         seconds=capture.seconds,
     )
 

@@ -16,7 +16,8 @@ import torch
 
 from ddefuzz.checking.patch import CLASS, DECIDED, Candidate, ChangedFile, Comparison, InputDim, Interface, TrialResult
 from ddefuzz.checking.problems import full_path
-from ddefuzz.execute.exercise import differences, filled_memory
+from ddefuzz.execute.comparison import differences
+from ddefuzz.execute.exercise import filled_memory
 from ddefuzz.execute.observe import captured_output, exchanged, observe_in
 from ddefuzz.execute.preparation import (
     PreparedSubject,

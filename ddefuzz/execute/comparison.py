@@ -25,11 +25,14 @@ TOLERANCES = {
 
 SMALL = (torch.float16, torch.bfloat16, torch.float32)
 
-ROUNDED = {"values", "number", "gradient"}
+ROUNDED = ("values", "number", "gradient")
 """Differences that may be of rounding alone. A run of eager in float64 decides."""
 
 OPAQUE = ("torch.bits", "torch.float4")
 """How the dtypes begin that torch neither compares nor prints."""
+
+EXPANDED = " (expanded)"
+"""The end of the line of a difference of strides, if eager's tensor is an expanded view and the captured one is not."""
 
 NUMBERS = (bool, int, float, complex)
 
@@ -45,6 +48,14 @@ class CallResult(NamedTuple):
     gradients: tuple[Any, ...] = ()
 
 
+class Unequal(NamedTuple):
+    """What of a value differs, where the value is in the result (`result[0]`, `input 1`), and how, in one line."""
+
+    what: Any
+    where: str
+    how: str = ""
+
+
 def ended(compute: Callable[..., Any], inputs: tuple[Any, ...], backward: bool) -> CallResult:
     """Call it, with the same seeds each time. With `backward`, also compute the gradients of what it returns."""
     torch.manual_seed(0)
@@ -57,89 +68,161 @@ def ended(compute: Callable[..., Any], inputs: tuple[Any, ...], backward: bool) 
 
 
 def gradients_of(result: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The gradients of the inputs that require one, of the sum of what is returned."""
-    wanted = [one for one in inputs if one.requires_grad and one.is_leaf]
-    parts = [part for part in floats(result) if part.requires_grad]
-    if not (wanted and parts):
-        return ()
-    total: Any = sum(part.abs().sum().to(torch.float64) for part in parts)
-    total.backward()
+    """The gradient of each input that requires one, None if the result does not depend on it.
+
+    Each float that is returned gets the same random gradient in every run.
+    """
+    wanted = [one for one in inputs if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf]
+    floats = [part for part in parts_of(result).values() if is_inexact(part)]
+    parts = [(place, part) for place, part in enumerate(floats) if part.requires_grad]
+    if wanted and parts:
+        sum(weighted(part, place) for place, part in parts).backward()
     return tuple(one.grad for one in wanted)
 
 
-def floats(value: Any) -> list[torch.Tensor]:
-    """The tensors of floats in nested containers."""
+def weighted(part: torch.Tensor, seed: int) -> Any:
+    """The sum of a tensor's elements with random weights, in float64."""
+    dense = part if part.layout == torch.strided else part.to_dense()
+    real = torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense
+    generator = torch.Generator().manual_seed(seed)
+    return (real.to(torch.float64) * torch.randn(real.shape, generator=generator, dtype=torch.float64)).sum()
+
+
+def is_inexact(value: Any) -> bool:
+    """Whether it is a float or complex number, or a tensor of them."""
+    if isinstance(value, torch.Tensor):
+        return value.is_floating_point() or value.is_complex()
+    return isinstance(value, (float, complex))
+
+
+def parts_of(value: Any, where: str = "result") -> dict[str, Any]:
+    """What is in nested containers, each by its place."""
     if isinstance(value, (list, tuple)):
-        return [one for item in value for one in floats(item)]
-    is_float = isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
-    return [value] if is_float else []
+        return {name: part for at, one in enumerate(value) for name, part in parts_of(one, f"{where}[{at}]").items()}
+    if isinstance(value, dict):
+        return {name: part for at, one in value.items() for name, part in parts_of(one, f"{where}[{at!r}]").items()}
+    return {where: value}
 
 
 def seen(eager: CallResult, captured: CallResult, wide: Callable[[], CallResult]) -> dict[str, str]:
     """How the two calls ended, and how their results differ. `wide` is eager with its inputs in float64."""
-    ends = {
+    ending = {
         name: "returns" if call.error is None else "raises"
         for name, call in zip(("eager", "captured"), (eager, captured))
     }
     refused = [call.error for call in (captured, eager) if call.error is not None]
     if len(refused) == 1:
         asserted = re.search(r"Runtime assertion failed for expression (.+?) on node", str(refused[0]), re.DOTALL)
-        ends["message"] = (asserted[1] if asserted else str(refused[0]).strip().partition("\n")[0]).strip()
+        ending["message"] = (asserted[1] if asserted else str(refused[0]).strip().partition("\n")[0]).strip()
     if refused:
-        return ends
-    whats = compared(eager, captured)
-    if ROUNDED.intersection(whats) and is_rounding(wide(), captured):
-        whats = [what for what in whats if what not in ROUNDED]
-    if whats:
-        ends["differs"] = next((what for what in whats if what != "strides"), "strides")
-    return ends
+        return ending
+    unequal = compared(eager, captured)
+    if any(one.what in ROUNDED for one in unequal):
+        exact = wide()
+        unequal = [one for one in unequal if not is_rounding(one, exact, captured)]
+    if unequal:
+        ending["differs"] = next((one.what for one in unequal if one.what != "strides"), "strides")
+    return ending
 
 
-def is_rounding(exact: CallResult, captured: CallResult) -> bool:
-    """Whether what was captured is as near to eager in float64 as its dtypes allow."""
-    wanted, got = ([*floats(call.result), *floats(call.gradients)] for call in (exact, captured))
-    if exact.error is not None or len(wanted) != len(got):
+def by_place(call: CallResult) -> dict[str, Any]:
+    """All parts of what a call left."""
+    inputs = {f"input {place}": value for place, value in enumerate(call.inputs)}
+    gradients = {f"gradient {place}": value for place, value in enumerate(call.gradients)}
+    return {**parts_of(call.result), **inputs, **gradients}
+
+
+def is_rounding(unequal: Unequal, exact: CallResult, captured: CallResult) -> bool:
+    """Whether a part of what was captured is what eager computes in float64, as near as its dtype allows."""
+    if unequal.what not in ROUNDED or exact.error is not None:
         return False
-    return all(a.shape == b.shape and close(a.to(b.dtype), b) for a, b in zip(wanted, got))
+    right, actual = (by_place(call).get(unequal.where) for call in (exact, captured))
+    if isinstance(right, torch.Tensor) and isinstance(actual, torch.Tensor):
+        return right.shape == actual.shape and close(right.to(actual.dtype), actual)
+    if is_inexact(right) and is_inexact(actual):
+        return close(*(torch.tensor(one, dtype=torch.complex64) for one in (right, actual)))
+    return type(right) is type(actual) and isinstance(actual, NUMBERS) and bool(right == actual)
 
 
-def compared(eager: CallResult, captured: CallResult) -> list[str]:
+def compared(eager: CallResult, captured: CallResult) -> list[Unequal]:
     """The differences between two calls: results, inputs that were changed, gradients."""
-    whats = differences(eager.result, captured.result)
-    whats += ["mutation" for pair in zip(eager.inputs, captured.inputs) if differences(*pair)]
-    pairs = zip(eager.gradients, captured.gradients)
-    return whats + ["gradient" for pair in pairs if set(differences(*pair)) - {"strides"}]
+    unequal = differences(eager.result, captured.result)
+    for place, pair in enumerate(zip(eager.inputs, captured.inputs)):
+        unequal += [one._replace(what="mutation") for one in differences(*pair, f"input {place}")]
+    for place, pair in enumerate(zip(eager.gradients, captured.gradients)):
+        actual = differences(*pair, f"gradient {place}")
+        unequal += [one._replace(what="gradient") for one in actual if one.what != "strides"]
+    return unequal
 
 
-def differences(expected: Any, actual: Any) -> list[str]:
+def differences(expected: Any, actual: Any, where: str = "result") -> list[Unequal]:
     """The differences between two values, in nested containers one after the other."""
+    kinds = f"{type(actual).__name__}, eager has {type(expected).__name__}"
     if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
-        return of_tensors(expected, actual)
+        return of_tensors(expected, actual, where)
     if isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple)):
         if len(expected) != len(actual):
-            return ["structure"]
-        return [what for pair in zip(expected, actual) for what in differences(*pair)]
+            return [Unequal("structure", where, f"{len(actual)} items, eager has {len(expected)}")]
+        pairs = enumerate(zip(expected, actual))
+        return [one for place, pair in pairs for one in differences(*pair, f"{where}[{place}]")]
     if isinstance(expected, dict) and isinstance(actual, dict):
-        if list(expected) != list(actual):
-            return ["structure"]
-        return [what for key, value in expected.items() for what in differences(value, actual[key])]
+        if len(expected) != len(actual) or not all(map(same_key, expected, actual)):
+            return [Unequal("structure", where, f"keys {list(actual)}, eager has {list(expected)}")]
+        entries = zip(expected.items(), actual.values())
+        return [one for (key, value), other in entries for one in differences(value, other, f"{where}[{key!r}]")]
     if isinstance(expected, NUMBERS) and isinstance(actual, NUMBERS):
-        wanted, got = (torch.tensor(value, dtype=torch.complex128) for value in (expected, actual))
-        is_inexact = isinstance(expected, (float, complex))
-        same = close(wanted, got) if is_inexact else expected == actual
-        return [] if same and type(expected) is type(actual) else ["number"]
-    same = type(expected) is type(actual) and (not isinstance(expected, PLAIN) or expected == actual)
-    return [] if same else ["structure"]
+        inexact = isinstance(expected, (float, complex)) or isinstance(actual, (float, complex))
+        both = [torch.tensor(value, dtype=torch.complex128) for value in (expected, actual)] if inexact else []
+        same = close(*both) if inexact else expected == actual
+        how = f"{actual!r}, eager has {expected!r}"
+        return [] if same and type(expected) is type(actual) else [Unequal("number", where, how)]
+    if type(expected) is type(actual) and isinstance(expected, PLAIN) and expected != actual:
+        return [Unequal("structure", where, f"{actual!r}, eager has {expected!r}")]
+    return [] if type(expected) is type(actual) else [Unequal("structure", where, kinds)]
 
 
-def of_tensors(expected: torch.Tensor, actual: torch.Tensor) -> list[str]:
+def same_key(expected: Any, actual: Any) -> bool:
+    """Whether two keys of dicts are equal. Two tensors are equal by `==` only if they are one."""
+    if isinstance(expected, torch.Tensor):
+        return not differences(expected, actual)
+    return bool(expected == actual)
+
+
+def of_tensors(expected: torch.Tensor, actual: torch.Tensor, where: str = "result") -> list[Unequal]:
     """The differences between two tensors."""
-    for what, name in (("dtype", "dtype"), ("shape", "shape"), ("structure", "layout")):
-        if getattr(expected, name) != getattr(actual, name):
-            return [what]
-    whats = [] if close(expected, actual) else ["values"]
-    is_strided = expected.layout == torch.strided
-    return whats + (["strides"] if is_strided and strides(expected) != strides(actual) else [])
+    for what, wanted, got in (
+        ("dtype", expected.dtype, actual.dtype),
+        ("shape", tuple(expected.shape), tuple(actual.shape)),
+        ("structure", expected.layout, actual.layout),
+    ):
+        if wanted != got:
+            return [Unequal(what, where, f"{got}, eager has {wanted}")]
+    unequal = []
+    if not lacks_values(expected) and not lacks_values(actual) and not close(expected, actual):
+        unequal += [Unequal("values", where, how_much(expected, actual))]
+    if expected.requires_grad != actual.requires_grad:
+        words = ("requires no gradient", "requires a gradient")
+        how = f"{words[actual.requires_grad]}, eager's {words[expected.requires_grad]}"
+        unequal += [Unequal("requires_grad", where, how)]
+    if expected.layout == torch.strided and strides(expected) != strides(actual):
+        copied = EXPANDED if 0 in strides(expected) and 0 not in strides(actual) else ""
+        unequal += [Unequal("strides", where, f"{actual.stride()}, eager has {expected.stride()}{copied}")]
+    return unequal
+
+
+def lacks_values(tensor: torch.Tensor) -> bool:
+    """Whether it has no values: a constant may be a fake one of tracing, an argument on the device `meta`."""
+    return hasattr(tensor, "fake_mode") or tensor.is_meta
+
+
+def how_much(expected: torch.Tensor, actual: torch.Tensor) -> str:
+    """How many elements differ, and the first of them."""
+    expected, actual = comparable(expected, actual)
+    unequal = ~torch.isclose(expected, actual, rtol=0, atol=0, equal_nan=True)
+    first = tuple(int(place) for place in unequal.nonzero()[0]) if unequal.any() else ()
+    at = f" at {first}" if first else ""
+    values = [one[first].item() for one in (actual, expected)]
+    return f"{int(unequal.sum())} of {unequal.numel()} elements; first{at}: {values[0]!r}, eager has {values[1]!r}"
 
 
 def close(expected: torch.Tensor, actual: torch.Tensor) -> bool:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 import torch
 
-from ddefuzz.execute import journal
-from ddefuzz.execute.comparison import close, comparable, floats, gradients_of, strides
-from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, run_nodes
+from ddefuzz.execute import comparison, journal
+from ddefuzz.execute.comparison import ROUNDED, by_place, compared, gradients_of, is_inexact, is_rounding, lacks_values
+from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, marked_sizes, run_nodes
 from ddefuzz.execute.preparation import PreparedSubject, leaves_of
 from ddefuzz.execute.protocol import (
-    EXPANDED,
     ONLY_IN_EAGER,
     Call,
     CallEnd,
@@ -28,7 +27,6 @@ from ddefuzz.execute.protocol import (
     Form,
     ProgramSubject,
     Subject,
-    What,
     condition_of,
     differs,
     is_accepted,
@@ -36,7 +34,7 @@ from ddefuzz.execute.protocol import (
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import error_line, prepare
 from ddefuzz.program.recipes import fault_of
-from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size
+from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size, with_drawn
 from ddefuzz.program.text import print_program
 
 MOST_DIFFERENCES = 5  # differences that are kept of a call
@@ -45,22 +43,12 @@ _GUARD = re.compile(r"Guard failed: (.+)")
 """What an exported program says of inputs that do not fit (torch/export/_unlift.py)."""
 
 _SIZE = re.compile(r"\b(?:args_(\d+)|\w+)\.size\(\)\[(\d+)\]")  # a size of an argument in such a guard
-ROUNDED: frozenset[What] = frozenset({"values", "number", "gradient"})  # differences that may be of rounding alone
-
 SMALL_FLOATS = frozenset({"float16", "bfloat16", "float32"})
 
 
-class _Result(NamedTuple):
-    """What one side of a call did. `value`, `inputs` and `gradients` belong to a call that returned.
-
-    `draws` says whether it drew random numbers.
-    """
-
-    ended: CallEnd
-    value: Any = None
-    inputs: tuple[Any, ...] = ()
-    gradients: tuple[Any, ...] = ()
-    draws: bool = False
+NUDGES = 4
+"""How often eager is called with its float inputs changed by about one unit in the last place, to learn whether an
+integer or a bool of its result hangs on rounding."""
 
 
 def exercise(
@@ -69,14 +57,17 @@ def exercise(
     sizes: tuple[CallSize, ...],
     forms: tuple[Form, ...] = (),
     *,
+    seed: int = 0,
     constrained: bool = True,
 ) -> tuple[Call, ...]:
     """Call eager and the captured program at each of the sizes; once where two names lead to the same inputs.
 
-    `forms` have the assertions that a refusal may come from. If the capture is `constrained`, calls that return are
-    examined too, for the values of its symbols.
+    `seed` is that of the drawn sizes. `forms` have the assertions that a refusal may come from. If the capture is
+    `constrained`, calls that return are examined too, for the values of its symbols.
     """
     places: dict[tuple[Subject, tuple[tuple[str, int], ...]], list[_At]] = {}
+    if isinstance(subject, ProgramSubject):
+        sizes = with_drawn(subject.program(), sizes, seed)
     for size in sizes:
         at = _at(subject, size, static_dims=capture.static_dims)
         if at is not None:
@@ -88,7 +79,7 @@ def exercise(
 
 
 class _At(NamedTuple):
-    """A subject at the sizes of this name; `kept` are those of symbols that masks make (see `Prepared.kept`)."""
+    """A subject at the sizes of this name; `kept` are those of symbols that masks make (see `PreparedSubject.kept`)."""
 
     size: CallSize
     subject: Subject
@@ -105,15 +96,25 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool)
     captured = _run("captured", at, capture)
     refusal, sizes = _explained(captured.ended, forms, at, capture)
     call = Call(at.size, expected.ended, refusal, recompiled=capture.captures() != captures)
+    if call.recompiled:
+        call = msgspec.structs.replace(call, symbols=_marked(capture, at.fresh()))
     if not expected.ended.returned and not captured.ended.returned:
         return call
     returned = expected.ended.returned and captured.ended.returned
     compared = _compared(call, at, capture, expected, captured) if returned else call
     if not constrained and not differs(compared):
         return compared
+    if call.recompiled:
+        return compared
     journal.enter("reading")
     ran = _ran(capture, at.fresh())
     return msgspec.structs.replace(compared, symbols=(*ran.symbols, *sizes), failing=ran.condition)
+
+
+def _marked(capture: Capture, fresh: PreparedSubject) -> tuple[tuple[str, int], ...]:
+    """The sizes of the marked dims in a call."""
+    leaves, sizes = leaves_of(fresh), marked_sizes(capture, fresh).items()
+    return tuple(sorted((name, int(leaves[place.leaf].shape[place.dim])) for name, (place, _) in sizes))
 
 
 def _compared(call: Call, at: _At, capture: Capture, expected: _Result, captured: _Result) -> Call:
@@ -127,24 +128,56 @@ def _compared(call: Call, at: _At, capture: Capture, expected: _Result, captured
 
 
 def _judged(call: Call, at: _At, capture: Capture, expected: _Result, captured: _Result) -> Call:
-    if lacks_values([expected.value, *expected.inputs, captured.value, *captured.inputs]):
+    values = [*tensors_in([expected.left.result, *expected.left.inputs], ""), *tensors_in([captured.left.result], "")]
+    if any(lacks_values(tensor) for _, tensor in values):
         return msgspec.structs.replace(
             call, agreement="incomparable", why="a result is a fake or meta tensor, without values"
         )
-    seen = list(_differences(expected, captured))
-    if any(one.what in ROUNDED for one in seen) and _float64_decides(at, capture, captured):
-        seen = [one for one in seen if one.what not in ROUNDED]
-    accepted = [one for one in seen if is_accepted(one, seen)]
-    wrong = tuple(one for one in seen if one not in accepted)
-    why = _undetermined(at, capture, expected) if wrong else ""
-    if why:
-        return msgspec.structs.replace(call, agreement="incomparable", why=why)
+    unequal = _without_rounding(list(_differences(expected, captured)), at, capture, expected, captured)
+    accepted = [one for one in unequal if is_accepted(one, unequal)]
+    wrong = [one for one in unequal if one not in accepted]
+    left = _determined(wrong, at, capture, expected) if wrong else []
+    if wrong and not left:
+        return msgspec.structs.replace(call, agreement="incomparable", why="eager differs from eager")
     return msgspec.structs.replace(
         call,
-        agreement="differs" if wrong else "same",
-        differences=wrong[:MOST_DIFFERENCES],
+        agreement="differs" if left else "same",
+        differences=tuple(left[:MOST_DIFFERENCES]),
         accepted=tuple(accepted[:MOST_DIFFERENCES]),
     )
+
+
+def _without_rounding(
+    unequal: list[Difference], at: _At, capture: Capture, expected: _Result, captured: _Result
+) -> list[Difference]:
+    """The differences that rounding does not explain.
+
+    A part of the result is rounded if eager computes the same in float64. An integer or a bool hangs on rounding, too,
+    if eager itself gives another one for float inputs that differ in their last bit.
+    """
+    left = [one for one in unequal if one.what in ROUNDED]
+    wide = _in_float64(at) if left else None
+    if wide is not None:
+        exact = _run("eager", wide, capture).left
+        left = [one for one in left if not is_rounding(comparison.Unequal(one.what, one.where), exact, captured.left)]
+    parts = by_place(expected.left)
+    exactly = [one for one in left if not is_inexact(parts.get(one.where))]
+    for seed in range(NUDGES if exactly else 0):
+        nudged = _run("eager", at, capture, nudge=seed)
+        moved = {one.where for one in _differences(expected, nudged)}
+        left = [one for one in left if one not in exactly or one.where not in moved]
+    return [one for one in unequal if one.what not in ROUNDED or one in left]
+
+
+def _in_float64(at: _At) -> _At | None:
+    """The program with its float inputs in float64; None for user code, and if it has none that are smaller."""
+    if not isinstance(at.subject, ProgramSubject):
+        return None
+    program = at.subject.program()
+    if not any(one.dtype in SMALL_FLOATS for one in program.inputs):
+        return None
+    wide = tuple(replace(one, dtype="float64") if one.dtype in SMALL_FLOATS else one for one in program.inputs)
+    return at._replace(subject=ProgramSubject(print_program(replace(program, inputs=wide))))
 
 
 def _explained(
@@ -176,18 +209,18 @@ def _explained(
     return msgspec.structs.replace(ended, expression=condition), tuple(sorted(sizes.items()))
 
 
-def _undetermined(at: _At, capture: Capture, expected: _Result) -> str:
-    """Why eager's own result is not determined by its inputs; empty if it is.
+def _determined(wrong: list[Difference], at: _At, capture: Capture, expected: _Result) -> list[Difference]:
+    """The differences in what the inputs determine.
 
-    Eager is called again, with other values in memory that a kernel does not initialize.
+    Eager is called again, with other random numbers and other values in memory that a kernel does not initialize. What
+    differs then is not determined, nor is a part of it.
     """
-    if expected.draws:
-        return "random numbers"
     with filled_memory():
-        again = _run("eager", at, capture)
-    return (
-        "" if again.ended == expected.ended and not any(_differences(expected, again)) else "eager differs from eager"
-    )
+        again = _run("eager", at, capture, seed=1)
+    if again.ended != expected.ended:
+        return []
+    moved = {one.where for one in _differences(expected, again)}
+    return [one for one in wrong if not any(one.where == place or one.where.startswith(f"{place}[") for place in moved)]
 
 
 @contextmanager
@@ -218,24 +251,45 @@ def resized(subject: ProgramSubject, size: CallSize) -> ProgramSubject | None:
     return at.subject if at is not None and isinstance(at.subject, ProgramSubject) else None
 
 
-def _run(side: Literal["eager", "captured"], at: _At, capture: Capture) -> _Result:
+class _Result(NamedTuple):
+    """What one side of a call did. What it left belongs to a call that returned."""
+
+    ended: CallEnd
+    left: comparison.CallResult = comparison.CallResult()
+
+
+def _run(
+    side: Literal["eager", "captured"], at: _At, capture: Capture, *, seed: int = 0, nudge: int | None = None
+) -> _Result:
     journal.enter(side, at.size)
     fresh = at.fresh()
+    if seed:
+        torch.default_generator.manual_seed(seed)
+    if nudge is not None:
+        _nudge(leaves_of(fresh), nudge)
     compute = capture.compute if side == "captured" else capture.reference
-    before = torch.default_generator.get_state()
     try:
         with _state_kept(capture.module):
             value = compute(fresh)
             if capture.backward:
                 journal.enter(side, at.size, gradient=True)
-            leaves = tuple(leaf for leaf in leaves_of(fresh) if isinstance(leaf, torch.Tensor))
+            leaves = tuple(leaves_of(fresh))
             gradients = gradients_of(value, leaves) if capture.backward else ()
     except MemoryError:  # not the subject's (see `observe`)
         raise
     except Exception as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
         return _Result(_ended(error))
-    draws = not torch.equal(before, torch.default_generator.get_state())
-    return _Result(CallEnd(), value, tuple(leaves_of(fresh)), gradients, draws)
+    return _Result(CallEnd(), comparison.CallResult(None, value, leaves, gradients))
+
+
+def _nudge(leaves: list[Any], seed: int) -> None:
+    """Change each element of the float tensors by about one unit in the last place, up or down."""
+    generator = torch.Generator().manual_seed(seed)
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.layout == torch.strided:
+            signs = torch.randint(0, 2, leaf.shape, generator=generator) * 2 - 1
+            with suppress(RuntimeError), torch.no_grad():  # two elements of it may share memory
+                leaf.mul_((1 + signs * torch.finfo(leaf.dtype).eps).to(leaf.dtype))
 
 
 @contextmanager
@@ -257,42 +311,12 @@ def _ended(error: Exception) -> CallEnd:
 
 
 def _differences(expected: _Result, captured: _Result) -> Iterator[Difference]:
-    yield from differences(expected.value, captured.value)
-    for place, (wanted, got) in enumerate(zip(expected.inputs, captured.inputs, strict=True)):
-        for difference in differences(wanted, got, f"input {place}"):
-            yield Difference("mutation", difference.where, difference.how)
-    for place, (wanted, got) in enumerate(zip(expected.gradients, captured.gradients, strict=False)):
-        for difference in differences(wanted, got, f"gradient {place}"):
-            if difference.what != "strides":
-                yield Difference("gradient", difference.where, difference.how)
-    named = [{str(place): value for place, value in enumerate(side.inputs)} for side in (expected, captured)]
-    before, after = aliases(expected.value, named[0]), aliases(captured.value, named[1])
+    yield from (Difference(*one) for one in compared(expected.left, captured.left))
+    named = [{str(place): value for place, value in enumerate(side.left.inputs)} for side in (expected, captured)]
+    before, after = aliases(expected.left.result, named[0]), aliases(captured.left.result, named[1])
     for pair in sorted(before ^ after):
         only = ONLY_IN_EAGER if pair in before else "only when captured"
         yield Difference("alias", pair[1], f"shares memory with {pair[0]} {only}")
-
-
-def _float64_decides(at: _At, capture: Capture, captured: _Result) -> bool:
-    """Whether a run in float64 shows that both results are equally right and differ only by rounding.
-
-    The subject runs in eager once more with its float inputs in float64.
-    """
-    if not isinstance(at.subject, ProgramSubject):
-        return False
-    program = at.subject.program()
-    if not any(one.dtype in SMALL_FLOATS for one in program.inputs):
-        return False
-    wide = replace(
-        program,
-        inputs=tuple(replace(one, dtype="float64") if one.dtype in SMALL_FLOATS else one for one in program.inputs),
-    )
-    exact = _run("eager", at._replace(subject=ProgramSubject(print_program(wide))), capture)
-    if not exact.ended.returned:
-        return False
-    sides = [[*floats(side.value), *floats(side.gradients)] for side in (exact, captured)]
-    return len(sides[0]) == len(sides[1]) and all(
-        one.shape == other.shape and close(one.to(other.dtype), other) for one, other in zip(*sides, strict=True)
-    )
 
 
 def _ran(capture: Capture, fresh: PreparedSubject) -> GraphRun:
@@ -301,73 +325,6 @@ def _ran(capture: Capture, fresh: PreparedSubject) -> GraphRun:
     except Exception:  # noqa: BLE001 the arguments do not fit the graph
         args = None
     return GraphRun(()) if args is None else run_nodes(capture.graph, args)
-
-
-def differences(expected: Any, actual: Any, where: str = "result") -> Iterator[Difference]:
-    """Everything in which `actual` differs from `expected`, values of one container in their order."""
-    match expected, actual:
-        case torch.Tensor(), torch.Tensor():
-            yield from _of_tensors(expected, actual, where)
-        case (list() | tuple(), list() | tuple()):
-            if len(expected) != len(actual):
-                yield Difference("structure", where, f"{len(actual)} items, eager has {len(expected)}")
-                return
-            for place, (wanted, got) in enumerate(zip(expected, actual, strict=True)):
-                yield from differences(wanted, got, f"{where}[{place}]")
-        case dict(), dict():
-            if len(expected) != len(actual) or not all(map(_same_key, expected, actual)):
-                yield Difference("structure", where, f"keys {list(actual)}, eager has {list(expected)}")
-                return
-            for key, wanted, got in zip(expected, expected.values(), actual.values(), strict=True):
-                yield from differences(wanted, got, f"{where}[{key!r}]")
-        case (bool() | int() | float() | complex(), bool() | int() | float() | complex()):
-            if isinstance(expected, float | complex) or isinstance(actual, float | complex):
-                is_equal = close(*(torch.tensor(value, dtype=torch.complex128) for value in (expected, actual)))
-            else:
-                is_equal = bool(expected == actual)
-            if type(expected) is not type(actual) or not is_equal:
-                yield Difference("number", where, f"{actual!r}, eager has {expected!r}")
-        case _ if type(expected) is not type(actual):
-            yield Difference("structure", where, f"{type(actual).__name__}, eager has {type(expected).__name__}")
-        case _ if isinstance(expected, str | torch.dtype | torch.device | torch.memory_format | torch.layout):
-            if expected != actual:
-                yield Difference("structure", where, f"{actual!r}, eager has {expected!r}")
-        case _:
-            return
-
-
-def _same_key(expected: Any, actual: Any) -> bool:
-    if isinstance(expected, torch.Tensor):  # two of them are equal only if they are one
-        return not any(differences(expected, actual))
-    return bool(expected == actual)
-
-
-def _of_tensors(expected: torch.Tensor, actual: torch.Tensor, where: str) -> Iterator[Difference]:
-    if expected.dtype != actual.dtype:
-        yield Difference("dtype", where, f"{actual.dtype}, eager has {expected.dtype}")
-        return
-    if expected.shape != actual.shape:
-        yield Difference("shape", where, f"{tuple(actual.shape)}, eager has {tuple(expected.shape)}")
-        return
-    if expected.layout != actual.layout:
-        yield Difference("structure", where, f"{actual.layout}, eager has {expected.layout}")
-        return
-    if not lacks_values([expected, actual]) and not close(expected, actual):
-        yield Difference("values", where, _how_much(expected, actual))
-    if expected.layout == torch.strided and strides(expected) != strides(actual):
-        copied = EXPANDED if 0 in strides(expected) and 0 not in strides(actual) else ""
-        yield Difference("strides", where, f"{actual.stride()}, eager has {expected.stride()}{copied}")
-
-
-def _how_much(expected: torch.Tensor, actual: torch.Tensor) -> str:
-    expected, actual = comparable(expected, actual)
-    unequal = ~torch.isclose(expected, actual, rtol=0, atol=0, equal_nan=True)
-    first = tuple(int(place) for place in unequal.nonzero()[0]) if unequal.any() else ()
-    at = f" at {first}" if first else ""
-    return (
-        f"{int(unequal.sum())} of {unequal.numel()} elements; first{at}: {actual[first].item()!r}, "
-        f"eager has {expected[first].item()!r}"
-    )
 
 
 def aliases(result: Any, inputs: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
@@ -392,11 +349,6 @@ def _address(tensor: torch.Tensor) -> int:
         return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else 0
     except RuntimeError:
         return 0
-
-
-def lacks_values(value: Any) -> bool:
-    """Whether a tensor has no values: a constant may be a fake one of tracing, an argument on the device `meta`."""
-    return any(hasattr(tensor, "fake_mode") or tensor.is_meta for _, tensor in tensors_in(value, ""))
 
 
 def tensors_in(value: Any, where: str) -> Iterator[tuple[str, torch.Tensor]]:

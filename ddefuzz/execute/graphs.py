@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
+from ddefuzz.execute.preparation import PreparedSubject, UnbackedDim
 from ddefuzz.execute.protocol import Form, FormName, RuntimeAssertion
 from ddefuzz.execute.stages import Capture, graph_text
 from ddefuzz.instrument import torch_api
@@ -94,6 +95,22 @@ class _Reader(Interpreter):
                 self._bind(dim, size)
         elif isinstance(value, int) and (symbol := _own_symbol(fake)):
             self.known[symbol] = value
+
+
+def marked_sizes(capture: Capture, prepared: PreparedSubject) -> dict[str, tuple[UnbackedDim, int | None]]:
+    """The dims that were marked unbacked, by the symbols that the graph has for them, with None.
+
+    A dim for which the graph has a number and no symbol has a name (`size_0_of_input_1`) and that number.
+    """
+    sizes: dict[str, tuple[UnbackedDim, int | None]] = {}
+    for place in prepared.unbacked:
+        fake = capture.inputs.get(place.leaf)
+        size = fake.shape[place.dim] if isinstance(fake, torch.Tensor) and place.dim < fake.dim() else None
+        if isinstance(size, int):
+            sizes[f"size_{place.dim}_of_input_{place.leaf}"] = place, size
+        elif symbol := _own_symbol(size):
+            sizes[symbol] = place, None
+    return sizes
 
 
 def _own_symbol(size: Any) -> str:

@@ -32,7 +32,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute import journal, limit
 from ddefuzz.execute.channel import out_of_reach
 from ddefuzz.execute.exercise import exercise
-from ddefuzz.execute.graphs import digest_of, forms_of
+from ddefuzz.execute.graphs import digest_of, forms_of, marked_sizes
 from ddefuzz.execute.isolation import kept_intact, removed, unwound
 from ddefuzz.execute.preparation import PreparedSubject, inputs_of, sizes_by_name
 from ddefuzz.execute.protocol import Call, CallableSubject, ExceptionInfo, Observation, PatchedRun, Run, Stage, Subject
@@ -40,6 +40,7 @@ from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_fun
 from ddefuzz.execute.subject import exception_chain, message_of, prepare
 from ddefuzz.files import read_text, real_path
 from ddefuzz.instrument import frames, torch_api
+from ddefuzz.instrument.events import Constraint, Place
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.recorder import AssumedSizes, Recorder, module_in
 from ddefuzz.instrument.truth import holds
@@ -160,22 +161,31 @@ def _watched(
     graph = graph_text(capture.graph) if run.graph else None
     digest = digest_of(capture) if run.calls or run.graph else ""
     observation = msgspec.structs.replace(observation, graph=graph, digest=digest)
-    return _called(observation, capture, run, recorder) if run.calls and digest != run.called else observation
+    return _called(observation, capture, run, recorder, prepared) if run.calls and digest != run.called else observation
 
 
-def _called(observation: Observation, capture: Capture, run: Run, recorder: Recorder) -> Observation:
+def _called(
+    observation: Observation, capture: Capture, run: Run, recorder: Recorder, prepared: PreparedSubject
+) -> Observation:
     forms, how = forms_of(capture), run.semantics
     # A call may compile again, for other strides: the same guards get the same answers.
     with watch(how.mechanism, answers=how.answers) if how.answers else nullcontext():
-        exercised = exercise(run.subject, capture, run.calls, forms, constrained=recorder.constrained())
+        exercised = exercise(run.subject, capture, run.calls, forms, seed=run.seed, constrained=recorder.constrained())
     calls = tuple(
         msgspec.structs.replace(call, captured=msgspec.structs.replace(call.captured, follows=source))
         if (source := recorder.source_of(call.captured.expression))
         else call
         for call in exercised
     )
-    constraints = recorder.constraints(partial(_is_told, calls))
+    constraints = recorder.constraints(partial(_is_told, calls)) + _fixed(capture, prepared)
     return msgspec.structs.replace(observation, forms=forms, calls=calls, constraints=constraints)
+
+
+def _fixed(capture: Capture, prepared: PreparedSubject) -> tuple[Constraint, ...]:
+    """The marked dims for which the graph has a number and never had a symbol, as replacements by nobody."""
+    nowhere = Place("Python", "", 0)
+    sizes = ((name, number) for name, (_, number) in marked_sizes(capture, prepared).items() if number is not None)
+    return tuple(Constraint("replacement", f"{name} = {number}", "", nowhere) for name, number in sizes)
 
 
 def _is_told(calls: tuple[Call, ...], text: str, message: str) -> bool:

@@ -30,7 +30,17 @@ from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import is_key
 
 What: TypeAlias = Literal[
-    "structure", "number", "dtype", "shape", "values", "strides", "mutation", "gradient", "alias", "global state"
+    "structure",
+    "number",
+    "dtype",
+    "shape",
+    "values",
+    "strides",
+    "mutation",
+    "gradient",
+    "requires_grad",
+    "alias",
+    "global state",
 ]
 Agreement: TypeAlias = Literal["same", "differs", "incomparable"]
 
@@ -247,7 +257,8 @@ class Run(msgspec.Struct, frozen=True):
 
     `graph` requests the graph's text. It costs time and is compared only if answers differ. With `answer_guards`, every
     undecided guard that would raise is answered, so that the capture continues to the next one. What was captured is
-    not called if its digest is `called` (see `Observation.digest`): another run has called the same.
+    not called if its digest is `called` (see `Observation.digest`): another run has called the same. `seed` is that of
+    the drawn sizes.
     """
 
     subject: Subject
@@ -257,6 +268,7 @@ class Run(msgspec.Struct, frozen=True):
     calls: tuple[CallSize, ...] = ()
     answer_guards: bool = False
     called: str = ""
+    seed: int = 0
 
 
 class PatchedRun(msgspec.Struct, frozen=True):

@@ -84,6 +84,7 @@ class Capture(NamedTuple):
     captured too. `module` is the subject itself if it has a state, which eager and what was captured share.
     `lowered` are the forward graphs that AOTAutograd made, `generated` the code that inductor made of them. `ranges`
     are those of the sizes that an exported program checks, `constants` the values that it has in place of arguments.
+    `inputs` are the fake values of the leaves of the arguments in the graph, where marks make dims unbacked.
     """
 
     graph: GraphModule
@@ -98,6 +99,7 @@ class Capture(NamedTuple):
     generated: Callable[[], tuple[str, ...]] = tuple
     ranges: Callable[[], tuple[str, ...]] = tuple
     constants: Callable[[], tuple[object, ...]] = tuple
+    inputs: Mapping[int, Any] = MappingProxyType({})
 
 
 StageFunction: TypeAlias = Callable[[PreparedSubject], Capture | None]
@@ -240,7 +242,13 @@ def _exported(prepared: PreparedSubject, *, strict: bool, masked: bool) -> Captu
         module=_module(prepared),
         ranges=lambda: tuple(f"{symbol} {bounds}" for symbol, bounds in program.range_constraints.items()),
         constants=lambda: tuple(program.constants.values()),
+        inputs={} if masked else dict(enumerate(_exported_inputs(program))),
     )
+
+
+def _exported_inputs(program: ExportedProgram) -> Iterator[Any]:
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    return (values.get(str(name)) for name in program.graph_signature.user_inputs)
 
 
 def compiled(backend: str) -> StageFunction:
@@ -253,11 +261,16 @@ def compiled(backend: str) -> StageFunction:
         graphs: list[GraphModule] = []
         lowered: list[GraphModule] = []
         called: list[tuple[Any, ...]] = []
+        leaves, faked = leaves_of(prepared), dict[int, Any]()
         capturing = True
         compile_graph = _backend(backend, lowered)
 
         def capture(graph: GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
             graphs.append(graph)
+            if capturing:
+                nodes = [node for node in graph.graph.nodes if node.op == "placeholder"]
+                values = {id(real): node.meta.get("example_value") for node, real in zip(nodes, inputs, strict=False)}
+                faked.update({at: values[id(leaf)] for at, leaf in enumerate(leaves) if id(leaf) in values})
             compute = compile_graph(graph, inputs)
 
             def run(*args: Any) -> Any:
@@ -295,6 +308,7 @@ def compiled(backend: str) -> StageFunction:
             backward=backend != "eager",
             module=_module(prepared),
             lowered=lambda: tuple(lowered),
+            inputs=faked,
         )
 
     return stage

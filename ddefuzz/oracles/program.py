@@ -36,8 +36,8 @@ from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.oracle import attributed
 from ddefuzz.oracles.table import ORACLES, calls_of, classified, comparing, oracle_of, own_stage
 from ddefuzz.oracles.verdict import Verdict, is_mostly_alike, needs_second_run, verdict
-from ddefuzz.program.sizes import CallSize
-from ddefuzz.program.text import is_key, read_text
+from ddefuzz.program.sizes import CallSize, at_data_size
+from ddefuzz.program.text import is_key, print_program, read_text
 
 
 def check_case(text: str, where: str) -> tuple[str, ...]:
@@ -106,6 +106,21 @@ def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
     return next(shown, None)
 
 
+def at_example(classified: Classification, text: str, runner: Runner) -> tuple[Classification, str]:
+    """A failure at drawn sizes as one of a program that has these sizes as its example, and that program.
+
+    If that program does not fail alike, both are as they were given.
+    """
+    failure = classified.failure
+    if "=" not in (failure.size or "") or is_key(text):
+        return classified, text
+    resized = print_program(at_data_size(catalogue.parse(text, "<program>").program, str(failure.size)))
+    seen = failure.observation
+    suspect = Suspect(resized, classified.signature, seen.stage, seen.semantics, ("example",))
+    shown = shows(suspect, resized, runner)
+    return (classified, text) if shown is None else (msgspec.structs.replace(classified, failure=shown), resized)
+
+
 def look(run: Run, runner: Runner, others: Iterable[Semantics], *, sampled: bool = False) -> tuple[OracleInput, ...]:
     """Look at a run; a run with explicit semantics is compared with a run under each of the others.
 
@@ -163,10 +178,11 @@ def judge_program(
     compare: bool = True,
     called: tuple[Stage, ...] = CHEAP_TO_CALL,
     sampled: bool = False,
+    seed: int = 0,
 ) -> tuple[JudgedRun, ...]:
     """Run a program in every stage and semantics. Without `compare`, there is no verdict on size-oblivious
     semantics; with `sampled`, there may be none (see `look`). What the stages `called` capture is called, if an oracle
-    needs that.
+    needs that, also at sizes drawn with `seed`.
 
     A stage that is slow to call is left out if the program already failed in a cheap one.
     """
@@ -178,7 +194,7 @@ def judge_program(
         example: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
         calls = calls_in(stage, subject, oracles, called) or example
         for chosen in semantics:
-            run = Run(subject, stage, chosen, graph=compare, calls=calls)
+            run = Run(subject, stage, chosen, graph=compare, calls=calls, seed=seed)
             (seen,) = look(run, safe(runner), (SIZE_OBLIVIOUS,) if compare else (), sampled=sampled)
             failures = classified(seen, runner, oracles)
             compared = compare and chosen.mechanism == "explicit"

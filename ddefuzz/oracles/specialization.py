@@ -49,15 +49,18 @@ def broken_in(seen: OracleInput, call: Call, kind: Kind) -> Constraint | None:
     """The first replacement or range that is not true in a call that eager accepts; None if there is none.
 
     A range that follows from an assertion that is not true either is a matter of that assertion. The range of a symbol
-    that is replaced is a matter of the replacement.
+    that is replaced is a matter of the replacement. A call that captures the program again shows that a marked dim was
+    replaced, and no more.
     """
-    if not call.eager.returned or call.recompiled or is_unchecked(seen):
+    if not call.eager.returned or is_unchecked(seen):
         return None
     symbols = dict(call.symbols)
     broken = [one for one in seen.observation.constraints if holds(one.text, symbols) is False]
     fixed = [one for one in broken if one.kind == "replacement"]
     if kind == "specialized":
         return next((one for one in fixed if not is_broadcast_of_1(one.follows, symbols)), None)
+    if call.recompiled:
+        return None
     replaced = {one.text.partition(" ")[0] for one in fixed}
     ranges = (one for one in broken if one.kind == "range" and one.text.partition(" ")[0] not in replaced)
     return next((one for one in ranges if not one.follows or holds(one.follows, symbols)), None)

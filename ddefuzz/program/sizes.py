@@ -5,14 +5,17 @@ arguments of a stage (their values, and what makes dims unbacked).
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from math import prod
 from string import Template
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from ddefuzz.program.expressions import print_expression
-from ddefuzz.program.model import Call, Constant, Dim, Input, Program, Recipe
+from ddefuzz.program.model import Call, Constant, Dim, Input, Program, Recipe, expressions, walk
 from ddefuzz.program.model import Literal as Value
 from ddefuzz.program.recipes import elements, input_expression
 from ddefuzz.program.text import print_function
@@ -20,27 +23,52 @@ from ddefuzz.program.text import print_function
 DataSize: TypeAlias = Literal["0", "1", "2", "equal", "all"]
 DATA_SIZES: Final[tuple[DataSize, ...]] = ("0", "1", "2", "equal", "all")
 
-CallSize: TypeAlias = Literal["example", "0", "1", "2", "equal", "all", "random-1", "random-2", "5", "7", "9", "11"]
+CallSize: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^(example|all|equal|\d+|(drawn|random)-\d|\w+(\[\d+\])?=\d+(,\w+(\[\d+\])?=\d+)*)\Z",
+        max_length=1_000,
+    ),
+]
+"""The name of data sizes: `example`, that of a `DataSize`, a number, or each size by its key (`u0=5,mask=1`).
+
+Keys are the symbols of dims, the inputs made by `trues` and `distinct`, and the entries of those made by `sizes`
+(`lengths[0]`). `drawn-1` and `drawn-2` stand for sizes that `with_drawn` chooses. Findings of versions up to 0.9 have
+`random-1` and `random-2`.
+"""
+
 REPEATED_SIZES: Final[tuple[CallSize, ...]] = ("5", "7", "9", "11")
 """The sizes at which a program is called in turn, to count how often it is compiled."""
 
-CALL_SIZES: Final[tuple[CallSize, ...]] = tuple(size for size in get_args(CallSize) if size not in REPEATED_SIZES)
-"""The sizes at which a captured program is called: the example sizes, each data size, and two random ones."""
+CALL_SIZES: Final[tuple[CallSize, ...]] = ("example", *DATA_SIZES, "drawn-1", "drawn-2")
+"""The sizes at which a captured program is called: the example sizes, each data size, and two drawn for the program."""
+
+SIZE_KINDS: Final = ("example", *DATA_SIZES, "drawn")  # what counts as one size in tables
+
+DRAWN: Final = ("drawn-1", "drawn-2")
+
+TELLING: Final = tuple(sorted({*range(7), *(2**power + step for power in range(3, 8) for step in (-1, 0, 1))}))
+"""Sizes that code may treat apart: small ones, and the widths of vectors with their neighbours."""
+
+LARGE: Final = 1_000  # the least size of a large dim
+MOST_ELEMENTS: Final = 1_000_000  # no input with a drawn size has more
 
 LARGEST_RANDOM: Final = 9
 
 
-def size_of(name: CallSize, key: str, example: int, statics: tuple[int, ...], limit: int | None) -> int:
-    """The size called `name` as a number, at most `limit`.
+def kind_of_size(size: CallSize) -> str:
+    """Which of `SIZE_KINDS` a size is."""
+    return size if size in SIZE_KINDS else "drawn"
 
-    `example` is the program's present size, and `statics` are the sizes of its static dims. `key` identifies
-    what has the size. Random sizes of two keys are independent, and the same at every call.
+
+def size_of(name: CallSize, key: str, example: int, statics: tuple[int, ...], limit: int | None) -> int:
+    """The size called `name` as a number, at most `limit`. `key` identifies what has the size.
+
+    `example` is the program's present size, and `statics` are the sizes of its static dims.
     """
     match name:
         case "example":
             size = example
-        case "0" | "1" | "2" | "5" | "7" | "9" | "11":
-            size = int(name)
         case "equal":
             # The sizes 0, 1 and 2 and the whole size have data sizes of their own, so prefer another.
             telling = [static for static in statics if static > 2 and static != limit]
@@ -50,7 +78,88 @@ def size_of(name: CallSize, key: str, example: int, statics: tuple[int, ...], li
         case "random-1" | "random-2":
             # Random hashes a string seed with SHA-512, so it does not depend on PYTHONHASHSEED.
             size = random.Random(f"{name} {key}").randint(0, LARGEST_RANDOM if limit is None else limit)
+        case _ if "=" in name:
+            size = int(dict(one.split("=") for one in name.split(",")).get(key, example))
+        case _:
+            size = int(name)
     return size if limit is None else min(size, limit)
+
+
+class _Slot(NamedTuple):
+    """A data-dependent size: its key, its value in the example, and the elements that one more of it adds."""
+
+    key: str
+    example: int
+    each: int
+
+
+def with_drawn(program: Program, sizes: Iterable[CallSize], seed: int) -> tuple[CallSize, ...]:
+    """The sizes, with those drawn for this program and seed in place of `drawn-1` and `drawn-2`.
+
+    What is drawn does not depend on names in the program.
+    """
+    slots = tuple(_slots(program))
+    chosen = (_drawn(slots, _constants(program), f"{name} {seed}") if name in DRAWN else name for name in sizes)
+    return tuple(dict.fromkeys(chosen))
+
+
+def _drawn(slots: tuple[_Slot, ...], constants: frozenset[int], seed: str) -> CallSize:
+    """Sizes for all slots: all equal, one of them 1 or large and the others not, or each by itself."""
+    if not slots:
+        return "example"
+    shape = [(slot.example, slot.each) for slot in slots]
+    rng = random.Random(f"{seed} {shape} {sorted(constants)}")
+    near = sorted({*TELLING, *(number + step for number in constants for step in (-1, 0, 1) if number + step >= 0)})
+    values = [rng.choice(near) for _ in slots]
+    match rng.randrange(5) if len(slots) > 1 else 4:
+        case 0:
+            values = [rng.choice([size for size in near if size > 2])] * len(slots)
+        case 1:
+            values = [max(value, 2) for value in values]
+            values[rng.randrange(len(slots))] = 1
+    if not rng.randrange(6):
+        values = [min(value, 9) for value in values]
+        values[rng.randrange(len(slots))] = LARGE + rng.randrange(100)
+    for place, slot in enumerate(slots):
+        values[place] = min(values[place], max(2, MOST_ELEMENTS // max(slot.each, 1)))
+    return ",".join(f"{slot.key}={value}" for slot, value in zip(slots, values, strict=True))
+
+
+def _slots(program: Program) -> Iterator[_Slot]:
+    known: set[str] = set()
+    for item in program.inputs:
+        count = elements(item)
+        for dim in item.shape:
+            if dim.symbol is not None and dim.symbol not in known:
+                known.add(dim.symbol)
+                yield _Slot(dim.symbol, dim.size, _beside(program, dim.symbol))
+        match item.recipe.kind:
+            case "trues" | "distinct":
+                yield _Slot(item.name, int(item.recipe.args[0]) if item.recipe.args else count, 1)
+            case "sizes":
+                for place, entry in enumerate(_cycle(item.recipe.args, count)):
+                    yield _Slot(f"{item.name}[{place}]", int(entry), 1)
+
+
+def _beside(program: Program, symbol: str) -> int:
+    """The most elements of an input for a size of 1 of this symbol."""
+    inputs = (item for item in program.inputs if any(dim.symbol == symbol for dim in item.shape))
+    return max(
+        prod(1 if dim.symbol == symbol else max(dim.size, 9 * (dim.symbol is not None)) for dim in item.shape)
+        for item in inputs
+    )
+
+
+def _constants(program: Program) -> frozenset[int]:
+    """The integers in a program, and its static sizes, up to 200."""
+    dims = {dim.size for item in program.inputs for dim in item.shape if dim.symbol is None}
+    literals = {
+        part.value
+        for whole in expressions(program)
+        for part in walk(whole)
+        if isinstance(part, Value) and type(part.value) is int
+    }
+    return frozenset(number for number in dims | literals if 0 <= number <= 200)
 
 
 def static(program: Program) -> Program:
@@ -65,7 +174,7 @@ def at_data_size(program: Program, data_size: CallSize) -> Program:
     Data-dependent sizes are the k of `trues(k)` and `distinct(k)`, each entry of `sizes(...)`, and the dims
     with a symbol. All dims of one symbol change together. `equal` is the size of a static dim of another input,
     or of the same input if no other has one. `all` is every element for `trues` and `distinct`, else the
-    largest of the example size and the static dims. `random-1` and `random-2` draw each size independently.
+    largest of the example size and the static dims.
     """
     if data_size == "example":
         return program

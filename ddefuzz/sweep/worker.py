@@ -292,7 +292,8 @@ class _Sweep:
         semantics.
         """
         text = print_program(candidate.program)
-        judged = result_of(text, judge_program(text, (SCREEN,), (EXPLICIT,), self._once_for_each_difference))
+        runs = judge_program(text, (SCREEN,), (EXPLICIT,), self._once_for_each_difference)
+        judged = result_of(text, runs, self.runner)
         self.runs += 1
         self.samples.add(candidate.sample)
         self.calls.update(
@@ -317,7 +318,7 @@ class _Sweep:
             text, (stage,), (EXPLICIT,), self.runner, oracles=oracles, compare=bool(comparing(oracles)), sampled=True
         )
         self.called += bool(judged.observation.calls)
-        seen = result_of(text, (judged,))
+        seen = result_of(text, (judged,), self.runner)
         self._count(seen, text)
         self.sightings += seen.sightings
         for sighting in seen.sightings:
@@ -367,7 +368,7 @@ class _Sweep:
         program = forward_of(seen.chosen.program) if is_backward else seen.chosen.program
         text = print_program(program)
         for stage in ("aot",) if is_backward else CONFIRMING:
-            judged = result_of(text, judge_program(text, (stage,), (EXPLICIT,), self.runner))
+            judged = result_of(text, judge_program(text, (stage,), (EXPLICIT,), self.runner), self.runner)
             self.sightings += judged.sightings
             self._count(judged, text)
             signature = str(judged.sightings[0].signature) if judged.sightings else ""

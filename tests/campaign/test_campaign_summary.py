@@ -7,7 +7,7 @@ import msgspec
 from ddefuzz.campaign.summary import CampaignFinding, MinimizeCounts, Tally, minimized
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.program.sizes import CALL_SIZES, CallSize
+from ddefuzz.program.sizes import CALL_SIZES, SIZE_KINDS, CallSize
 
 CHUNK = Signature("dde", Site("C++", None, "at::native::chunk"), "guard_bool operator==")
 
@@ -31,7 +31,7 @@ def test_called_programs_are_counted_by_stage_and_size() -> None:
     tally = Tally()
     few: tuple[CallSize, ...] = ("example", "1", "0")
     runs = [
-        StageOutcome("aot", "explicit", "ok", "ok", 1.0, CALL_SIZES),
+        StageOutcome("aot", "explicit", "ok", "ok", 1.0, (*CALL_SIZES[:-2], "u0=5,x=3")),
         StageOutcome("aot", "explicit", "ok", "ok", 1.0, CALL_SIZES[::-1]),
         StageOutcome("aot", "explicit", "ok", "ok", 1.0, few),
         StageOutcome("aot", "size-oblivious", "ok", "", 1.0, CALL_SIZES),
@@ -43,7 +43,7 @@ def test_called_programs_are_counted_by_stage_and_size() -> None:
     called = tally.calls()
     assert list(called) == ["aot"]
     assert (called["aot"].programs, called["aot"].at_all_sizes) == (3, 2)
-    assert called["aot"].sizes == {size: 3 if size in few else 2 for size in CALL_SIZES}
+    assert called["aot"].sizes == {size: 3 if size in few else 2 for size in SIZE_KINDS}
 
 
 def test_what_is_not_about_data_does_not_count() -> None:

@@ -23,14 +23,15 @@ from ddefuzz.checking.report import (
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, CallEnd, ExceptionInfo, Observation
 from ddefuzz.instrument.events import AnsweredGuard, Frame, Guard, Place, RaisedError, SymbolOrigin
 from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.program import TriedRun
 from ddefuzz.oracles.table import kinds
 
 EAGER = Observation("eager", EXPLICIT, "ok")
-OK = Observation("export", EXPLICIT, "ok", graph="a")
+SAME = Call("example", CallEnd(), CallEnd(), "same")
+OK = Observation("export", EXPLICIT, "ok", graph="a", calls=(SAME,))
 GUARD = ExceptionInfo("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "Could not guard\nmore")
 RAISED = RaisedError(
     "Eq(u0, 0)",
@@ -72,6 +73,17 @@ def test_a_failure_has_guard_site_cause_and_owner() -> None:
     site = Site("Python", "torch/_refs/__init__.py", "roll")
     assert problem.classified.signature == Signature("dde", site, "a.numel() == 0")
     assert exception_of(problem.observation) == "GuardOnDataDependentSymNode: Could not guard"
+
+
+def test_what_was_not_compared_is_captured_and_not_ok() -> None:
+    fakes = msgspec.structs.replace(SAME, agreement="incomparable", why="a result is a fake")
+    cases = {(): "not called", (fakes,): "not compared: a result is a fake"}
+    for calls, reason in cases.items():
+        captures = captures_of(runs(EAGER, msgspec.structs.replace(OK, calls=calls)))
+        assert [(one.outcome, one.reason) for one in captures] == [("ok", ""), ("captured", reason)]
+        assert headline("c", captures, ()) == "c exports: captured, but not compared in export."
+        assert not failed(captures)
+    assert captures_of(runs(EAGER, OK))[1].outcome == "ok"
 
 
 def test_the_document_is_json_and_back() -> None:

@@ -16,8 +16,12 @@ from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, Call, CallableSubject, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import prepare
+from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Fault, FaultKind
-from ddefuzz.program.sizes import CALL_SIZES, CallSize
+from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles import specialization
+from ddefuzz.oracles.blame import OracleInput
+from ddefuzz.program.sizes import CALL_SIZES, CallSize, with_drawn
 
 HEADER = "# ddefuzz program v1\n"
 MASKED = f"""{HEADER}# inputs: mask = trues(3); x = normal
@@ -97,7 +101,7 @@ def test_masks_have_the_sizes_where_input_dims_are_static() -> None:
 def test_sizes_that_lead_to_the_same_inputs_are_called_once() -> None:
     calls = calls_of(OWN_BROADCAST, "export", CALL_SIZES)
     sizes = [size for call in calls.values() for size in (call.size, *call.same)]
-    assert sorted(sizes) == sorted(CALL_SIZES)
+    assert sorted(sizes) == sorted(with_drawn(parse(OWN_BROADCAST, "own").program, CALL_SIZES, 0))
     assert len(calls) < len(CALL_SIZES)
 
 
@@ -125,13 +129,34 @@ def test_a_call_for_which_torch_fails_to_capture_again_is_no_call_of_what_was_ca
     assert call.recompiled
 
 
+@pytest.mark.parametrize("stage", ["compile", "aot"])
+def test_a_marked_dim_that_became_a_number_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"""{HEADER}# inputs: x = normal; y = normal
+def program(x: Float32[Tensor, "u0=3 4"], y: Float32[Tensor, "u1=5"]):
+    return (x * 2, y + 1)
+"""
+    mark = torch_api.bound(torch_api.MARK_UNBACKED)
+
+    def only_x(tensor: torch.Tensor, dim: int, **options: Any) -> None:
+        if tensor.dim() == 2:
+            mark(tensor, dim, **options)
+
+    marking = torch_api.MARK_UNBACKED
+    monkeypatch.setattr(marking.owner(), marking.name, only_x)
+    seen = OracleInput(text, observe(Run(ProgramSubject(text), stage, calls=("example", "7"))))
+    (failure,) = specialization.judge(seen)
+    assert (failure.kind, failure.evidence) == ("specialized", "at size 7: size_0_of_input_1 = 5 is not so")
+    assert specialization.judge(OracleInput(text, observe(Run(ProgramSubject(text), stage, calls=("5",))))) == ()
+
+
 def test_memory_that_a_kernel_does_not_initialize_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     found, run = {"eager": 1.0, "captured": 2.0}, exercise_module._run
 
-    def left_there(side: Literal["eager", "captured"], at: Any, capture: Capture) -> Any:
-        result = run(side, at, capture)
+    def left_there(side: Literal["eager", "captured"], at: Any, capture: Capture, **options: Any) -> Any:
+        result = run(side, at, capture, **options)
         filled = torch.are_deterministic_algorithms_enabled()
-        return result if filled else result._replace(value=torch.full_like(result.value, found[side]))
+        value = torch.full_like(result.left.result, found[side])
+        return result if filled else result._replace(left=result.left._replace(result=value))
 
     monkeypatch.setattr(exercise_module, "_run", left_there)
     call = calls_of(EMPTY_LOSS, "export", ("0",))["0"]
@@ -159,6 +184,52 @@ def test_float64_decides_between_two_roundings() -> None:
 
     assert altered(sums, exactly).agreement == "same"
     assert altered(sums, lambda result: result + 1).agreement == "differs"
+
+
+RANK = f"""{HEADER}# inputs: x = normal
+def program(x: Float32[Tensor, "4 4"]):
+    return (torch.linalg.matrix_rank(x), x + 1)
+"""
+AT_ONE = f"""{HEADER}# inputs: x = normal
+def program(x: Float32[Tensor, "64"]):
+    return torch.softmax(x, 0).sum() >= 1
+"""
+DROPPED = f"""{HEADER}# inputs: x = normal
+def program(x: Float32[Tensor, "64"]):
+    return (torch.nn.functional.dropout(x, 0.5), x + 1)
+"""
+
+
+def test_an_integer_is_compared_exactly_beside_small_floats() -> None:
+    call = altered(RANK, lambda result: (result[0] * 0, result[1]))
+    assert [(one.what, one.where) for one in call.differences] == [("values", "result[0]")]
+    call = altered(RANK.replace("(torch.linalg.matrix_rank(x), x + 1)", "x.shape[0]"), lambda result: result + 1)
+    assert [(one.what, one.where) for one in call.differences] == [("number", "result")]
+
+
+def test_a_bool_that_hangs_on_rounding_does_not_differ() -> None:
+    assert altered(AT_ONE, torch.logical_not).agreement == "same"
+
+
+def test_random_numbers_excuse_only_what_depends_on_them() -> None:
+    assert altered(DROPPED, lambda result: (result[0] + 1, result[1])).agreement == "incomparable"
+    call = altered(DROPPED, lambda result: (result[0] + 1, result[1] + 1))
+    assert [one.where for one in call.differences] == ["result[1]"]
+    unused = DROPPED.replace("(torch.nn.functional.dropout(x, 0.5), x + 1)", "torch.nn.functional.dropout(x, 0.0)")
+    assert altered(unused, lambda result: result + 1).agreement == "differs"
+
+
+def test_a_gradient_that_is_lost_is_seen() -> None:
+    def run(fresh: PreparedSubject) -> Any:
+        return fresh.call(*fresh.args)
+
+    graph = torch.fx.symbolic_trace(lambda: None)
+    capture = Capture(graph, lambda fresh: run(fresh).detach(), run, lambda _: None, lambda: 1, backward=True)
+    (call,) = exercise(ProgramSubject(ROWS), capture, ("example",))
+    assert [(one.what, one.where, one.how) for one in call.differences] == [
+        ("requires_grad", "result", "requires no gradient, eager's requires a gradient"),
+        ("gradient", "gradient 0", "NoneType, eager has Tensor"),
+    ]
 
 
 def test_a_gradient_that_differs_is_seen() -> None:

@@ -5,10 +5,21 @@ import itertools
 import pytest
 import torch
 
+from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.model import Dim, Input, Literal, Program, Recipe
 from ddefuzz.program.recipes import DTYPES, FLOATS, INTEGERS, LAYOUTS, RECIPES, elements, fault_of
-from ddefuzz.program.sizes import DATA_SIZES, DataSize, at_data_size
+from ddefuzz.program.sizes import (
+    CALL_SIZES,
+    DATA_SIZES,
+    LARGE,
+    MOST_ELEMENTS,
+    TELLING,
+    DataSize,
+    at_data_size,
+    kind_of_size,
+    with_drawn,
+)
 
 EXAMPLES = {
     "normal": (),
@@ -164,6 +175,46 @@ def test_an_input_at_another_data_size_is_well_formed(kind: str, data_size: Data
             ]
             assert fault_of(resized) is None
             assert made(resized).numel() == elements(resized)
+
+
+TWO = """\
+# ddefuzz program v1
+# inputs: x = normal; y = normal; mask = trues(2)
+def program(x: Float32[Tensor, "u0=3 4"], y: Float32[Tensor, "u1=3"], mask: Bool[Tensor, "20"]):
+    return (x[:, :2], y + 77, mask)
+"""
+
+
+def drawn(program: Program, seed: int) -> list[dict[str, int]]:
+    sizes = (size for size in with_drawn(program, CALL_SIZES, seed) if kind_of_size(size) == "drawn")
+    return [{key: int(value) for key, _, value in (one.partition("=") for one in size.split(","))} for size in sizes]
+
+
+def test_sizes_are_drawn_for_a_program_and_a_seed() -> None:
+    program = parse(TWO, "two").program
+    sizes = [size for seed in range(400) for size in drawn(program, seed)]
+    assert all(list(size) == ["u0", "u1", "mask"] for size in sizes)
+    pairs = [(size["u0"], size["u1"]) for size in sizes]
+    assert {one for pair in pairs for one in pair} >= {*TELLING, 76, 77, 78}
+    assert any(one == 1 < other for one, other in pairs)
+    assert any(one == other > 2 for one, other in pairs)
+    assert any(one >= LARGE for pair in pairs for one in pair)
+    assert all(4 * size["u0"] <= MOST_ELEMENTS for size in sizes)
+    assert drawn(program, 1) == drawn(program, 1) != drawn(program, 2)
+    resized = at_data_size(program, "u0=5,u1=1,mask=3")
+    assert [one.shape[0].size for one in resized.inputs] == [5, 1, 20]
+    assert resized.inputs[2].recipe == Recipe("trues", (3,))
+
+
+def test_a_renamed_input_has_the_same_drawn_sizes() -> None:
+    one, other = (parse(text, "two").program for text in (TWO, TWO.replace("mask", "keep").replace("u1", "u7")))
+    for seed in range(20):
+        assert [[*size.values()] for size in drawn(one, seed)] == [[*size.values()] for size in drawn(other, seed)]
+
+
+def test_a_program_without_data_dependent_sizes_has_no_drawn_ones() -> None:
+    program = program_of(Input("x", "float32", dims(2), Recipe("normal")))
+    assert with_drawn(program, CALL_SIZES, 0) == CALL_SIZES[:-2]
 
 
 def test_a_program_without_data_dependent_sizes_is_unchanged() -> None:
