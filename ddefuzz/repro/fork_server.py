@@ -10,6 +10,7 @@ SIGALRM ends a child that runs for more than SECONDS. SIGTERM ends this process 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -30,6 +31,11 @@ PRELOADED = (
     "torch._decomp",
     "torch._export.non_strict_utils",
     "torch._inductor.compile_fx",
+    "torch._dynamo.backends.common",
+    "torch._dynamo.backends.debugging",
+    "torch._dynamo.functional_export",
+    "torch._dynamo.repro.after_aot",
+    "sympy.tensor.tensor",
 )
 """Modules that captures import. Some versions of torch do not have all of them."""
 
@@ -48,6 +54,8 @@ def main(run: Callable[[dict[str, str]], None] = run_script) -> None:
         for name in PRELOADED:
             with suppress(ModuleNotFoundError):
                 importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # without it, each collection in a child would visit and copy all of torch's objects
     seconds = int(sys.argv[1])
     for line in sys.stdin:
         task = json.loads(line)

@@ -66,6 +66,7 @@ def replace_source(file: str, text: str) -> None:
     )
     replaced = {name_of(old): new for old, new in zip(before, after, strict=True)}
     importlib.import_module(module_of(file))  # that capture imports only later
+    gc.unfreeze()  # frozen objects are not listed
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and function.__code__.co_filename == file:
