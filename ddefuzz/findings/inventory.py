@@ -13,7 +13,7 @@ import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from threading import Lock
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -119,9 +119,18 @@ _READING = Lock()
 
 def lines_in(package: Path, file: str) -> frozenset[int]:
     """The lines of the calls in one file, relative to the folder that holds torch. Empty if it is not a file."""
-    path = package.parent / file
-    text = _text(path, mentioning=b"guard_or_") if leads_to_file(path) and file not in HOOKED_FILES else ""
+    path = source_path(package.parent, file)
+    text = _text(path, mentioning=b"guard_or_") if path is not None and file not in HOOKED_FILES else ""
     return frozenset(call.line for call in _calls(file, text))
+
+
+def source_path(folder: Path, file: str) -> Path | None:
+    """The path of a file of torch's Python source in `folder`; None if it has none. A database may have any text as
+    the name of a file.
+    """
+    name = PurePosixPath(file)
+    is_own = name.parts[:1] == ("torch",) and ".." not in name.parts and name.suffix == ".py"
+    return folder / name if is_own and leads_to_file(folder / name) else None
 
 
 def version(package: Path) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from ddefuzz.errors import InputError
-from ddefuzz.files import leads_to_file
+from ddefuzz.files import read_text
 from ddefuzz.findings.guard_sites import FileCount, GuardSite, Totals, counts_of_files
+from ddefuzz.findings.inventory import source_path
 from ddefuzz.show.blocks import (
     Block,
     Code,
@@ -140,12 +140,13 @@ def pages(page: SitesPage, folder: Path | None) -> Iterator[tuple[str, str, Iter
     listed, elsewhere = [], []
     for file, group in groupby(sorted(page.sites, key=lambda site: (site.file, site.line)), lambda site: site.file):
         sites = list(group)
-        if folder is None or sites[0].part in ("c++", "user") or not leads_to_file(folder / file):
+        path = None if folder is None or sites[0].part == "c++" else source_path(folder, file)
+        if path is None:
             elsewhere += sites
             continue
         listed += sites
         head = (crumb, Heading(file, 1))
-        yield _page_name(file), f"{file}: guard sites", chain(head, source_blocks(folder / file, sites))
+        yield _page_name(file), f"{file}: guard sites", chain(head, source_blocks(path, sites))
     yield NO_SOURCE, "Guard sites without source", chain([crumb], _elsewhere(elsewhere))
     yield INDEX, title, _index(title, page, list(counts_of_files(listed)), len(elsewhere))
 
@@ -193,11 +194,8 @@ def source_blocks(path: Path, sites: Sequence[GuardSite]) -> Iterator[Block]:
 
     Only blocks with sites are highlighted, because highlighting takes most of the time.
     """
-    try:
-        # splitlines would also break at form feeds, which Python does not count as line ends.
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}, expected Python source of torch") from error
+    # splitlines would also break at form feeds, which Python does not count as line ends.
+    lines = read_text(path).removesuffix("\n").split("\n")
     yield Items(tuple(Span(meaning, style=style) for style, meaning in STATES.items()))
     numbers = sorted({site.line for site in sites})
     links = [part for number in numbers for part in (" ", Span(str(number), href=f"#L{number}"))]

@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 from pydantic import Field
 
 from ddefuzz.errors import InputError, UnsupportedError
-from ddefuzz.files import leads_to_file, real_path
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.guard_sites import FileCount, GuardSite, Totals, counts_of_files, guard_sites, totals
-from ddefuzz.findings.inventory import Inventory, Part, installed
+from ddefuzz.findings.inventory import Inventory, Part, installed, source_path
 from ddefuzz.findings.listing import Counts, Query
 from ddefuzz.findings.model import FindingSummary
 from ddefuzz.findings.schema import readable
@@ -107,8 +105,7 @@ def sites_page(database: Database, asked: SitesQuery) -> SitesPage:
 def source_page(database: Database, asked: SourceQuery) -> SourcePage:
     """The page. Raises `InputError` for a file that has no source or no sites."""
     here = inventory()
-    path = _path(here, asked.file)
-    if here is None or path is None:
+    if here is None or source_path(here.folder, asked.file) is None:
         raise InputError(f"file: found {asked.file!r}, expected a Python file of the installed torch with guard sites")
     sites = tuple(site for site in _sites(database, here.torch, here) if site.file == asked.file)
     if not sites:
@@ -118,17 +115,9 @@ def source_page(database: Database, asked: SourceQuery) -> SourcePage:
 
 def blocks_of(page: SourcePage) -> list[Block]:
     """The lines of a file, for the template."""
-    path = _path(inventory(), page.file)
+    here = inventory()
+    path = None if here is None else source_path(here.folder, page.file)
     return [] if path is None else list(source_blocks(path, page.sites))
-
-
-def _path(here: Inventory | None, file: str) -> Path | None:
-    """The path of a file of torch's own Python source. A database may hold any text as the name of a file."""
-    if here is None:
-        return None
-    path = real_path(here.folder / file)
-    own = real_path(here.folder / "torch")
-    return path if path.suffix == ".py" and path.is_relative_to(own) and leads_to_file(path) else None
 
 
 def _sites(database: Database, torch: str, here: Inventory | None) -> tuple[GuardSite, ...]:

@@ -301,6 +301,26 @@ def test_pages_of_a_filter_and_of_another_torch(url: str, tmp_path: Path) -> Non
     assert "_broadcast_shapes" in (tmp_path / "old" / "elsewhere.html").read_text()
 
 
+def test_a_site_shows_no_other_file_than_a_source_of_torch(url: str, made_up: Inventory, tmp_path: Path) -> None:
+    """A row may have come from the database of another person (`findings merge`)."""
+    (tmp_path / "secret.py").write_text("SECRET = 1\n")
+    (tmp_path / "torch" / "notes.txt").write_text("SECRET = 2\n")
+    files = (
+        "torch/../secret.py",
+        "secret.py",
+        f"{tmp_path}/secret.py",
+        "torch/notes.txt",
+        "torch/../../../../proc/kmsg",
+    )
+    with Database.open(url) as database:
+        database.add_sites(made_up.torch, [SiteRecord("Python", file, 1, "f", "g", cases=1) for file in files])
+    sites(url, "--html", str(tmp_path / "html"))
+    pages = {path.name: path.read_text() for path in (tmp_path / "html").iterdir()}
+    assert set(pages) == {"index.html", "elsewhere.html", "torch._refs.__init__.html", "torch._inductor.ir.html"}
+    assert not any("SECRET" in text for text in pages.values())
+    assert all(file in pages["elsewhere.html"] for file in files)
+
+
 def test_a_folder_that_cannot_be_written(url: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert sites(url, "--html", str(tmp_path / "file")).exit_code == 2
