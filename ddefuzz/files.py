@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import psutil  # type: ignore[import-untyped]
 
 from ddefuzz.errors import InputError
@@ -174,6 +175,20 @@ def read_text(path: Path, limit: int = MAX_BYTES) -> str:
         return read_bytes(path, limit).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: found the byte {error.object[error.start]:#04x}, expected text in UTF-8") from error
+
+
+def parse_json(content: bytes | str, type_: Any, where: object, expected: str) -> Any:
+    """The value of a type in a document or line in JSON; raises `InputError`, which begins with `where`."""
+    try:
+        return msgspec.json.decode(content, type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{where}: found {error}, expected {expected}") from error
+
+
+def json_lines(path: Path, type_: Any, expected: str) -> Iterator[tuple[str, Any]]:
+    """The place and the value of each line of a file of JSON lines; raises `InputError`."""
+    for number, line in enumerate(read_bytes(path).splitlines(), 1):
+        yield f"{path}:{number}", parse_json(line, type_, f"{path}:{number}", expected)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import errno
 import os
+import re
 import select
 import socket
 import stat
@@ -12,13 +13,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 import ddefuzz
+from ddefuzz.campaign.replay import trusted_cases
+from ddefuzz.checking.study import read_rows
 from ddefuzz.errors import InputError
 from ddefuzz.files import (
     MAX_BYTES,
@@ -32,6 +35,7 @@ from ddefuzz.files import (
     is_file,
     is_folder,
     is_there,
+    json_lines,
     leads_to_file,
     read_bytes,
     read_start,
@@ -41,6 +45,9 @@ from ddefuzz.files import (
     write_atomically,
     write_files,
 )
+from ddefuzz.findings.ledger import read_lines
+from ddefuzz.sweep.recompile import StoredResult
+from ddefuzz.versions.side_by_side import read_saved
 
 PACKAGE = Path(ddefuzz.__file__).parent
 
@@ -95,6 +102,36 @@ def test_toml_that_cannot_be_read_is_one_line(tmp_path: Path, content: bytes, fo
     with pytest.raises(InputError, match=found) as caught:
         read_toml(path)
     assert "\n" not in str(caught.value)
+
+
+BAD_JSON = (b'{"a\xe9": 1}', b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", b"{", b"[1]")
+
+
+def trusted(path: Path) -> object:
+    listed = path.with_name("trust.toml")
+    listed.write_text(f'[[module]]\npath = "m.py"\nexpected = "{path.name}"\n')
+    return list(trusted_cases(listed))
+
+
+@pytest.mark.parametrize("content", BAD_JSON, ids=["Latin-1", "nested", "cut", "list"])
+@pytest.mark.parametrize(
+    ("read", "expected"),
+    [
+        (trusted, "the outcomes of cases by stage"),
+        (read_saved, "a line that `ddefuzz diff --save` wrote"),
+        (read_rows, "a model as this version of `ddefuzz study` keeps it"),
+        (lambda path: list(json_lines(path, StoredResult, "a stored result")), "a stored result"),
+        (read_lines, "a site line"),
+    ],
+    ids=["replay --trust", "diff", "study --keep", "recompiles --keep", "hook"],
+)
+def test_json_that_cannot_be_read_is_one_line(
+    tmp_path: Path, content: bytes, read: Callable[[Path], object], expected: str
+) -> None:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(content + b"\n")
+    with pytest.raises(InputError, match=rf"^{re.escape(str(path))}.*, expected {expected}$"):
+        read(path)
 
 
 def test_text_and_tables_are_read(tmp_path: Path) -> None:

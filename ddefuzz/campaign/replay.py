@@ -27,7 +27,7 @@ from ddefuzz.execute.protocol import (
     Subject,
     subject_of,
 )
-from ddefuzz.files import files_below, is_folder, is_there, read_bytes, read_toml, real_path
+from ddefuzz.files import files_below, is_folder, is_there, parse_json, read_bytes, read_toml, real_path
 from ddefuzz.findings.inventory import installed_version
 from ddefuzz.findings.ledger import Ledger, reached
 from ddefuzz.findings.lifecycle import ROWS, recurs
@@ -356,10 +356,8 @@ def expectation_of(finding: Finding, seen: Failure | None) -> Expectation:
 def trusted_cases(listed: Path) -> Iterator[KeptCase]:
     """The cases of the modules in a list, by the JSON files of their outcomes. Nothing is executed."""
     for path, expected in _read_trusted(listed):
-        try:
-            outcomes = msgspec.json.decode(read_bytes(expected), type=dict[str, dict[Stage, ExpectedOutcome]])
-        except (RecursionError, msgspec.DecodeError) as error:
-            raise InputError(f"{expected}: {error}") from error
+        of_cases = dict[str, dict[Stage, ExpectedOutcome]]
+        outcomes: of_cases = parse_json(read_bytes(expected), of_cases, expected, "the outcomes of cases by stage")
         for case, stages in outcomes.items():
             for stage, outcome in stages.items():
                 expect = Expectation(stage, EXPLICIT, outcome.kind, str(outcome.site or ""))

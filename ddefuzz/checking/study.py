@@ -20,7 +20,7 @@ from ddefuzz.errors import InputError, refuse, refused
 from ddefuzz.execute.pool import LostTask, Pool
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage, Subject
 from ddefuzz.execute.worker import late
-from ddefuzz.files import append, is_file, read_text
+from ddefuzz.files import append, is_file, json_lines, read_text
 from ddefuzz.internal import guarded, noted
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.show.blocks import Block, Heading, Items, prose, table
@@ -160,14 +160,7 @@ def study(folder: Path, groups: tuple[str, ...], settings: Settings, stored: Pat
 
 def read_rows(path: Path) -> list[ModelResult]:
     """The rows of a file of an earlier run. Raises InputError for a line that is none."""
-    rows = []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        try:
-            rows.append(msgspec.json.decode(line, type=ModelResult))
-        except msgspec.DecodeError as error:
-            expected = "a model as this version of `ddefuzz study` keeps it"
-            raise InputError(f"{path}:{number}: {error}, expected {expected}") from error
-    return rows
+    return [row for _, row in json_lines(path, ModelResult, "a model as this version of `ddefuzz study` keeps it")]
 
 
 def models(

@@ -17,6 +17,7 @@ from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.signature import Site, SiteLanguage
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Observation
+from ddefuzz.files import parse_json
 from ddefuzz.instrument.events import Counterfactual, Language, Place
 
 Answer: TypeAlias = Literal["False", "True", "raised"]
@@ -256,13 +257,10 @@ def read_lines(path: Path) -> list[Line]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}, expected what the hook wrote") from error
     lines = text.split(b"\n")
-    decoded: list[Line] = []
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            decoded.append(msgspec.json.decode(line, type=Line))
-        except msgspec.MsgspecError as error:
-            raise InputError(f"{path}:{number}: found {line[:60]!r}, expected a site line: {error}") from error
-    return decoded
+    return [
+        parse_json(line, Line, f"{path}:{number}: {line[:60]!r}", "a site line")
+        for number, line in enumerate(lines[:-1], 1)
+    ]
 
 
 def growth(lines: Iterable[Line]) -> Iterator[Step]:

@@ -22,7 +22,7 @@ import msgspec
 
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Outcome
-from ddefuzz.files import write_atomically
+from ddefuzz.files import parse_json, write_atomically
 from ddefuzz.findings.model import Finding
 from ddefuzz.internal import guarded
 from ddefuzz.oracles.capture import IN_CALL
@@ -166,8 +166,8 @@ class _Server:
     def _answer(self, script: str) -> _Answer | None:
         """The answer to a task; None if the process ended. Other lines are the interpreter's own."""
         for line in self._process.stdout or ():
-            with suppress(msgspec.DecodeError):
-                answer = msgspec.json.decode(line, type=_Answer)
+            with suppress(InputError):
+                answer: _Answer = parse_json(line, _Answer, "", "")
                 if answer.script == script:
                     return answer
         return None
@@ -353,8 +353,8 @@ def _status_of_loss(written: ScriptSource, outcome: Outcome, errors: str) -> Scr
 def _result(written: ScriptSource, code: int, output: str, errors: str) -> ScriptResult:
     lines = output.strip().splitlines()
     try:
-        printed = msgspec.json.decode(lines[-1] if lines else "", type=_PrintedResult)
-    except msgspec.DecodeError:
+        printed: _PrintedResult = parse_json(lines[-1] if lines else "", _PrintedResult, "", "")
+    except InputError:
         if code < 0:
             status = _status_of_loss(written, "crash", errors)
             return ScriptResult(written.name, status, reason=f"died of {signal.Signals(-code).name}")

@@ -13,10 +13,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import LostTask, Pool, Stopped, first_answer
 from ddefuzz.execute.worker import late
-from ddefuzz.files import append, is_file, read_text
+from ddefuzz.files import append, is_file, json_lines
 from ddefuzz.findings.model import Sighting
 from ddefuzz.oracles.recompilation import KIND, KINDS, MODES, Mode
 from ddefuzz.show.blocks import (
@@ -228,13 +227,7 @@ def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, OpRe
     if keep is None or not is_file(keep):
         return {}
     kept: dict[str, OpRecompilations] = {}
-    for number, line in enumerate(read_text(keep).splitlines(), 1):
-        try:
-            stored = msgspec.json.decode(line, type=StoredResult)
-        except msgspec.DecodeError as error:
-            raise InputError(
-                f"{keep}:{number}: found {error}, expected a line of `ddefuzz recompiles --keep`"
-            ) from error
+    for _, stored in json_lines(keep, StoredResult, "a line of `ddefuzz recompiles --keep`"):
         if (stored.torch, stored.task) == (torch, msgspec.structs.replace(asked, op=stored.task.op)):
             kept[stored.result.op] = stored.result
     return kept

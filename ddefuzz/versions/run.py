@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 from ddefuzz.campaign.replay import kept_cases
 from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, InputError, UnsupportedError
 from ddefuzz.execute.protocol import EXPLICIT
-from ddefuzz.files import files_below, read_bytes
+from ddefuzz.files import files_below, parse_json, read_bytes
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import results
 from ddefuzz.findings.model import Finding, Result, stamp
@@ -124,11 +124,12 @@ def said_of(python: str, words: Sequence[str]) -> str:
 
 def decoded(name: str, text: bytes, type_: type[T], what: str) -> T:
     """A document that was printed. Raises `UnsupportedError`."""
+    start = text[:80].decode(errors="replace")
     try:
-        return msgspec.json.decode(text, type=type_)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        start = text[:80].decode(errors="replace")
-        raise UnsupportedError(f"{name} printed {start!r}, expected {what}: {error}") from error
+        document: T = parse_json(text, type_, f"{name} printed {start!r}", what)
+    except InputError as error:
+        raise UnsupportedError(str(error)) from error
+    return document
 
 
 def matrix(

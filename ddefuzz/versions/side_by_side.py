@@ -20,7 +20,7 @@ import msgspec
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Stage
-from ddefuzz.files import read_bytes
+from ddefuzz.files import json_lines, parse_json
 from ddefuzz.versions.model import Interpreter
 from ddefuzz.versions.run import interpreter_of
 
@@ -70,14 +70,10 @@ class CaseSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_saved(path: Path) -> tuple[CaseSeen, ...]:
     """The results in a file of JSON lines that `ddefuzz diff --save` wrote. Raises `InputError`."""
-    cases = []
-    for number, line in enumerate(read_bytes(path).splitlines(), 1):
-        try:
-            case = msgspec.json.decode(line, type=CaseSeen)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}:{number}: {error}, expected a line that `ddefuzz diff --save` wrote") from error
+    cases: list[CaseSeen] = []
+    for where, case in json_lines(path, CaseSeen, "a line that `ddefuzz diff --save` wrote"):
         if case.schema != SCHEMA:
-            raise InputError(f"{path}:{number}: found the schema {case.schema!r}, expected {SCHEMA!r}")
+            raise InputError(f"{where}: found the schema {case.schema!r}, expected {SCHEMA!r}")
         cases.append(case)
     if not cases:
         raise InputError(f"{path}: found no line, expected results that `ddefuzz diff --save` wrote")
@@ -183,11 +179,12 @@ class _Process:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             try:
-                self._listen(msgspec.json.decode(line, type=CaseSeen))
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+                case = parse_json(line, CaseSeen, "", "")
+            except InputError:
                 if line.endswith(b"\n"):  # else it is cut off where the process was ended
                     self._wrong = line
                 return
+            self._listen(case)
 
     def ended(self, ends: float | None, tick: Callable[[], None]) -> bool:
         """Ask no more, and wait for the last answer. Returns False if time is up before."""

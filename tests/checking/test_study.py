@@ -132,7 +132,7 @@ def test_a_file_of_kept_rows_without_settings_is_refused(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert f"{kept}:1: Object missing required field `settings`" in capsys.readouterr().err
+    assert f"{kept}:1: found Object missing required field `settings`" in capsys.readouterr().err
 
 
 def test_a_file_is_read_for_its_models_and_not_executed(tmp_path: Path) -> None:
