@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import msgspec
 
 from ddefuzz import __version__
 from ddefuzz.artifacts.model import About, Artifacts, CallAt, Cause, GraphBreaks, Part, StageOutput
@@ -14,7 +11,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.errors import InputError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import Call, CallEnd, Observation
-from ddefuzz.files import check_folder, read_bytes, write_files
+from ddefuzz.files import check_folder, is_there, parse_json, read_bytes, write_files
 from ddefuzz.oracles.recompilation import CallSequence
 from ddefuzz.oracles.table import row_of
 from ddefuzz.show.blocks import (
@@ -46,23 +43,46 @@ COUNTED = {"graph": "node", "code": "kernel call", "guards": "guard"}
 MASKS = "ddefuzz/execute/stages.py"
 """The file that gives an exported program inputs with unbacked sizes, as graphs name it."""
 
+MADE = "Made by ddefuzz "
+"""What the page says at its end, before the version."""
+
+MAX_TEXT = 2**30
+"""The largest file of an earlier run that is read."""
+
 TITLES = ("stage", "outcome", "nodes", "assertions", "kernel calls", "fallbacks")
 
 
 def write_folder(made: Artifacts, folder: Path) -> Path:
-    """Write the page, the texts and the document. Returns the path of the page. Raises InputError.
+    """Write the page, the texts and the document. Returns the path of the page. Raises InputError of `own_files`.
 
     Texts that an earlier run wrote to the folder are removed.
     """
     files = dict(files_of(made)) | {INDEX: html_page(made)}
-    old = set[str]()
-    with suppress(InputError, msgspec.DecodeError):
-        old = {path for path, _ in files_of(msgspec.json.decode(read_bytes(folder / DOCUMENT), type=Artifacts))}
-    check_folder(folder, [*files, *old])
-    for path in old - files.keys():
-        (folder / path).unlink(missing_ok=True)
+    for path in own_files(folder, files) - files.keys():
+        (folder / path).unlink()
     write_files(folder, files)
     return folder / INDEX
+
+
+def own_files(folder: Path, files: Mapping[str, str]) -> set[str]:
+    """The files in a folder that are as an earlier run wrote them, or as in `files`, which is to be written.
+
+    Raises InputError if another file, or a document that does not fit, has the place of one of `files`.
+    """
+    document, old = folder / DOCUMENT, dict[str, str]()
+    if is_there(document):
+        expected = "one that this version of `ddefuzz artifacts` wrote, or another folder"
+        old = dict(files_of(parse_json(read_bytes(document, MAX_TEXT), Artifacts, document, expected)))
+    check_folder(folder, [*files, *old])
+    own = set[str]()
+    for path in filter(lambda name: is_there(folder / name), {**old, **files}):
+        content = read_bytes(folder / path, MAX_TEXT)
+        same = content in [of.get(path, "").encode(errors="surrogatepass") for of in (old, files)]
+        if same or path == DOCUMENT or (path == INDEX and MADE.encode() in content):
+            own.add(path)
+        elif path in files:
+            raise InputError(f"{folder / path}: found a file that `ddefuzz artifacts` did not write, expected none")
+    return own
 
 
 def files_of(made: Artifacts) -> Iterator[tuple[str, str]]:
@@ -124,7 +144,7 @@ def _page(made: Artifacts) -> Iterator[Block]:
     for number, diff in enumerate(made.diffs, 1):
         yield Heading(diff.name)
         yield Code(diff.text.rstrip("\n"), "diff", 1, f"diff-{number}-") if diff.text else Paragraph(diff.note)
-    yield Paragraph(f"Made by ddefuzz {__version__}. The same texts are in plain files next to this page.", "dim")
+    yield Paragraph(f"{MADE}{__version__}. The same texts are in plain files next to this page.", "dim")
 
 
 def _about(of: About, stages: list[str]) -> Iterator[Block]:

@@ -21,7 +21,7 @@ from ddefuzz.artifacts.model import (
     make,
     version,
 )
-from ddefuzz.artifacts.page import DOCUMENT, INDEX, about, artifacts_view, write_folder
+from ddefuzz.artifacts.page import DOCUMENT, INDEX, about, artifacts_view, own_files, write_folder
 from ddefuzz.checking.check import START_SECONDS, Target, targets_of
 from ddefuzz.cli.command import Output, argument, click_command, formats, option, typed_words
 from ddefuzz.cli.options import DB, JOBS, capture_stage_option, semantics_option, timeout_option
@@ -30,7 +30,7 @@ from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.pool import Future, LostTask, Pool, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
-from ddefuzz.files import check_folder, is_file
+from ddefuzz.files import is_file
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding
@@ -94,7 +94,7 @@ def command(
             )
     finding = _of_finding(target, db)
     if folder is not None:
-        check_folder(folder, (INDEX, DOCUMENT))
+        own_files(folder, dict.fromkeys((INDEX, DOCUMENT), ""))
     asked = {*(stages or default_stages(finding)), *(one for pair in diffs for one in pair)}
     wanted = tuple(stage for stage in CAPTURE_STAGES if stage in asked)
     interrupted = False

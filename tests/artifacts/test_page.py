@@ -153,6 +153,35 @@ def test_a_second_run_leaves_nothing_of_the_first(tmp_path: Path) -> None:
     assert names == {"index.html", "program.py", "export/export-graph.py", "artifacts.json", "mine.txt"}
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("index.html", b"<p>mine", "found a file that `ddefuzz artifacts` did not write, expected none"),
+        ("program.py", b"mine = 1", "found a file that `ddefuzz artifacts` did not write, expected none"),
+        (
+            "artifacts.json",
+            b'{"torch": "\xe9"}',
+            "found .*, expected one that this version of",
+        ),
+        ("artifacts.json", b'{"a": ' + b"[" * 100_000, "found .*, expected one that this version of"),
+        ("artifacts.json", b'{"torch": "2.13.0"}', "found .*, expected one that this version of"),
+    ],
+)
+def test_a_file_of_another_origin_is_not_replaced(tmp_path: Path, name: str, content: bytes, found: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=found):
+        write_folder(ALL, tmp_path)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, content)]
+
+
+def test_a_document_that_names_another_file_does_not_delete_it(tmp_path: Path) -> None:
+    document = msgspec.structs.replace(ALL, diffs=(Diff("x", "notes.txt", "x"),))
+    (tmp_path / "artifacts.json").write_bytes(msgspec.json.encode(document))
+    (tmp_path / "notes.txt").write_text("mine")
+    write_folder(ALL, tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
 @pytest.mark.parametrize("width", [60, 160])
 def test_the_text_has_a_row_for_each_stage(width: int) -> None:
     said = terminal(artifacts_view(ALL, Path("out/index.html")), width)

@@ -26,7 +26,7 @@ def python(folder: Path, code: str) -> str:
     [
         ("import sys; sys.exit('no torch\\nat all')", "ended with at all"),
         ("import sys; sys.stderr.buffer.write(b'\\xff'); sys.exit(3)", "ended with \ufffd"),
-        ("import sys; sys.stdout.buffer.write(b'\\xff{}')", "printed '\ufffd{}', expected its document"),
+        ("import sys; sys.stdout.buffer.write(b'\\xff{}')", "printed '\ufffd{}': found JSON is malformed"),
         ("print({})", "printed "),
     ],
 )
