@@ -46,7 +46,7 @@ from ddefuzz.program.sizes import (
     tuple_of,
 )
 from ddefuzz.program.text import print_function
-from ddefuzz.repro.script import CALLED, call_script, emitted, repro_script
+from ddefuzz.repro.script import CALLED, CAPTURES, call_script, emitted, repro_script
 
 LABEL: Final = "topic: fuzzer"  # the label that PyTorch has for issues that fuzzers found
 
@@ -288,12 +288,10 @@ def finding_script(finding: Finding, stage: Stage | None = None) -> str:
     if own is not None and shown is not None:
         return emitted(own, shown, finding.title)
     expected, program = expected_of(finding), program_of(finding)
-    assert shown is not None
-    if expected.recognizer != "by_call":
-        return repro_script(program, shown, expected, finding.title)
-    if shown not in CALLED:
-        raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(CALLED)}")
-    return call_script(program, shown, expected, finding.title)
+    known, make = (CALLED, call_script) if expected.recognizer == "by_call" else (CAPTURES, repro_script)
+    if shown is None or shown not in known:
+        raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(known)}")
+    return make(program, shown, expected, finding.title)
 
 
 def own_script(finding: Finding, stage: Stage | None) -> Script | None:

@@ -529,8 +529,11 @@ if verdict == "fails":
 def case_script(subject: Subject, stage: Stage, kind: str, title: str) -> str:
     """The script of a case in a stage. `kind` is that of the expected failure, empty if the case has to pass.
 
-    Raises `InputError` for a kind of failure that shows only when what was captured is called.
+    Raises `InputError` for a stage of an oracle, and for a kind of failure that shows only when what was captured is
+    called.
     """
+    if stage not in CAPTURES:
+        raise InputError(f"found the stage {stage}, expected one of {', '.join(CAPTURES)}")
     if kind and kind not in OF_CAPTURE:
         raise InputError(f"found the kind {kind}, expected one of {', '.join(OF_CAPTURE)}: only ddefuzz calls captures")
     marked = "marked_inputs()"

@@ -82,3 +82,8 @@ def test_the_verdicts_of_cases(tmp_path: Path) -> None:
 def test_a_failure_of_a_call_has_no_script() -> None:
     with pytest.raises(InputError, match=r"found the kind missing-assertion, .*: only ddefuzz calls"):
         case_script(ProgramSubject(PROGRAM), "export", "missing-assertion", "a case")
+
+
+def test_a_stage_of_an_oracle_has_no_script_of_a_capture() -> None:
+    with pytest.raises(InputError, match="found the stage grow, expected one of eager, "):
+        case_script(ProgramSubject(PROGRAM), "grow", "dde", "a case")
