@@ -185,8 +185,8 @@ def export(
     """
     with Database.open(db, create=False) as database:
         findings = database.transferable()
-    write_findings(findings, folder, whole=not refused())
-    click.echo(f"{counted(len(findings), 'finding')} written to {folder}", err=True)
+    number = write_findings(findings, folder, whole=not refused())
+    click.echo(f"{counted(number, 'finding')} written to {folder}", err=True)
 
 
 @click_command("import", command)

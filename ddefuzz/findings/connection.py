@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,6 +40,7 @@ _CAUSES = (
     ("readonly database", "it is read-only", "a database that can be written"),
     ("file is not a database", "the file is not an SQLite database", "one, or no file at all"),
     ("malformed", "the file is corrupt", "an intact database (`findings import` makes a new one of the text form)"),
+    ("constraint", "its rows contradict each other", "a database that nothing but ddefuzz changes"),
     ("is locked", "another process holds it locked", f"it to be free within {BUSY_TIMEOUT_S:.0f} s"),
     (
         *("unable to open database file", "it cannot be opened"),
@@ -56,8 +58,6 @@ def errors_of(url: DatabaseUrl) -> Iterator[None]:
     """Convert SQLAlchemy's errors about the database itself into `DatabaseError`s of one line."""
     try:
         yield
-    except exc.IntegrityError:
-        raise  # a bug of ddefuzz, not of the database
     except exc.PendingRollbackError as error:  # an inner transaction, after the connection of the outer one was lost
         raise DatabaseError(f"findings database {url}: {_LOST[0]}, expected {_LOST[1]}") from error
     except exc.DBAPIError as error:
@@ -80,10 +80,12 @@ def open_engine(url: DatabaseUrl, *, create: bool = True) -> Engine:
     try:
         own: dict[str, Any] = {"connect_args": {"timeout": BUSY_TIMEOUT_S}, "json_deserializer": _json}
         # A server may have been restarted since the last transaction: its old connections are not used.
-        engine = create_engine(parsed, **own if _is_sqlite(parsed) else {"pool_pre_ping": True})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", exc.SAWarning)  # keys of the URL's query that the driver does not know
+            engine = create_engine(parsed, **own if _is_sqlite(parsed) else {"pool_pre_ping": True})
     except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
         raise DatabaseError(f"findings database {url}: found no driver for this kind of database: {error}") from error
-    except (exc.ArgumentError, ValueError) as error:  # it may quote the whole URL
+    except (exc.ArgumentError, exc.SAWarning, ValueError) as error:  # it may quote the whole URL
         raise InputError(f"findings database {url}: found a URL that its driver does not take") from error
     event.listen(engine, "begin", _on_begin)
     if _is_sqlite(parsed):

@@ -59,7 +59,7 @@ from ddefuzz.findings.schema import (
     to_record,
     whole_findings,
 )
-from ddefuzz.findings.textform import write_findings
+from ddefuzz.findings.textform import check_size, write_findings
 from ddefuzz.findings.url import DatabaseUrl, parse_url
 
 Answer = TypeVar("Answer")
@@ -184,6 +184,7 @@ class Database:
                     check_original(finding, original, repeats)
                     checked = original.id
                 finding = decision.change(finding, checked, by)
+            check_size(finding)
             save_finding(session, finding)
             return finding
 
@@ -212,19 +213,19 @@ class Database:
             return tuple(whole_findings(session, true()))
 
     def transferable(self, others: Iterable[str] = ()) -> tuple[Finding, ...]:
-        """All findings but duplicates of one whose row cannot be read and that is not in `others`: left out as well.
+        """All findings but duplicates of one that cannot be read, or is not there, nor in `others`: left out as well.
 
         No import takes a duplicate of a finding that is neither with it nor there.
         """
-        with self._reading() as session:
-            findings = self.findings()
-            damaged = {*session.scalars(select(FINDINGS.c.id))} - {finding.id for finding in findings} - {*others}
-        while cut := {finding.id: finding.duplicate_of for finding in findings if finding.duplicate_of in damaged}:
+        findings = self.findings()
+        while True:
+            known = {None, *others, *(finding.id for finding in findings)}
+            cut = {finding.id: finding.duplicate_of for finding in findings if finding.duplicate_of not in known}
+            if not cut:
+                return findings
             for name, original in cut.items():
                 refuse(RowError(f"finding {name!r} in the database: a duplicate of {original!r}, which is left out"))
             findings = tuple(finding for finding in findings if finding.id not in cut)
-            damaged |= cut.keys()
-        return findings
 
     def read(self, question: Callable[[Session], Answer]) -> Answer:
         """What a function of `findings.listing` reads, in one transaction."""
@@ -396,8 +397,8 @@ class Database:
         names = (Path(f"{self._path}-rescued{number or ''}") for number in count())
         folder = next(name for name in names if not is_there(name))
         try:
-            write_findings(findings, folder)
-            rescue = f"its findings ({len(findings)}) are in {folder}: `ddefuzz findings import {folder}` reads them"
+            number = write_findings(findings, folder)
+            rescue = f"its findings ({number}) are in {folder}: `ddefuzz findings import {folder}` reads them"
         except (InputError, OSError) as error:
             rescue = f"its findings ({len(findings)}) are lost: {error}"
         raise DatabaseError(

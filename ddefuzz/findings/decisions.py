@@ -19,7 +19,8 @@ import msgspec
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
 from ddefuzz.findings.lifecycle import ROWS, State, check_transition
-from ddefuzz.findings.model import Finding, HistoryEntry, Note, Priority, normalized, stamp
+from ddefuzz.findings.model import ID, Finding, HistoryEntry, Note, Priority, normalized, sequence_of, stamp
+from ddefuzz.oracles.table import check_stored
 
 VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\.(post|dev)\d+)?(\+[\w.]+)?", re.ASCII)
 """A version of torch as `torch.__version__` has it."""
@@ -175,6 +176,22 @@ def checked_version(version: str, where: str = "") -> str:
     if not VERSION.fullmatch(version):
         raise InputError(f"{where}found {version[:60]!r}, expected a version of torch such as 2.14.0")
     return version
+
+
+def check_finding(finding: Finding, where: str = "") -> None:
+    """Raise `InputError`, which begins with `where`, unless the parts of a stored finding belong together."""
+    if sequence_of(finding.id, finding.signature) is None:
+        raise InputError(f"{where}id {finding.id!r} is not of this signature, expected {finding.signature.key!r}")
+    for version in (*finding.fixed_in, *finding.known_in, *(seen.torch for seen in finding.occurrences)):
+        checked_version(version, where)
+    for url in finding.links:
+        checked_url(url, f"{where}URL: ")
+    if wrong := [former for former in finding.former if not ID.fullmatch(former)]:
+        raise InputError(f"{where}found the former id {wrong[0][:60]!r}, expected one such as dde-1937c0d9a9")
+    try:
+        check_stored(finding.kind, finding.failures)
+    except InputError as error:
+        raise InputError(f"{where}{error}") from error
 
 
 class Value(NamedTuple):

@@ -47,8 +47,11 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 
 TEMPORARY = "<temporary folder>"
 
-_PATH = r"""[^\s"'\\:,()\[\]]*"""
-"""The rest of a path in a JSON string, up to a character that ends a path in messages or that JSON escapes."""
+_IN_PATH = r"""[^\s"'\\:,()\[\]]"""
+"""A character of a path in a message."""
+
+_PACKAGES = re.compile(rf"(?<!{_IN_PATH}){_IN_PATH}*/(?:site|dist)-packages/")
+"""It begins at no place inside of a path, so its time grows with the text."""
 
 MOST_OBSERVED = 48
 """The number of occurrences of one finding that keep their failure."""
@@ -444,20 +447,27 @@ def slim(failure: Failure) -> Failure:
 
 
 def portable(record: Record) -> Record:
-    """A record of failures with paths in frames and messages that do not depend on the machine."""
-    return msgspec.json.decode(without_folders(msgspec.json.encode(record).decode()), type=type(record))
+    """A record of failures with paths in frames and messages that do not depend on the machine.
 
-
-def without_folders(text: str) -> str:
-    """`/x/lib/python3.11/site-packages/torch/a.py` becomes `torch/a.py`. A temporary file keeps its name only."""
-
-    def temporary(path: re.Match[str]) -> str:
-        name = path[0].rpartition("/")[2]
-        return f"{TEMPORARY}/{name}" if "." in name.strip(".") else TEMPORARY
-
+    `/x/lib/python3.11/site-packages/torch/a.py` becomes `torch/a.py`. A temporary file keeps its name only.
+    """
     folders = "|".join(re.escape(one) for one in sorted({tempfile.gettempdir(), "/tmp", "/var/tmp"}, reverse=True))
-    text = re.sub(f"{_PATH}/(?:site|dist)-packages/", "", text)
-    return re.sub(rf"(?<![\w/.-])(?:{folders})/{_PATH}", temporary, text)
+    temporary = re.compile(rf"(?<![\w/.-])(?:{folders})/{_IN_PATH}*")
+
+    def without_folders(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: without_folders(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [without_folders(item) for item in value]
+        return temporary.sub(_name, _PACKAGES.sub("", value)) if isinstance(value, str) and "/" in value else value
+
+    plain = without_folders(msgspec.json.decode(msgspec.json.encode(record)))
+    return msgspec.json.decode(msgspec.json.encode(plain), type=type(record))
+
+
+def _name(temporary: re.Match[str]) -> str:
+    name = temporary[0].rpartition("/")[2]
+    return f"{TEMPORARY}/{name}" if "." in name.strip(".") else TEMPORARY
 
 
 def title_of(signature: Signature, cause: Cause, failure: Failure | None = None, ops: tuple[str, ...] = ()) -> str:
@@ -510,6 +520,10 @@ def as_document(finding: Finding) -> dict[str, object]:
     for seen in plain["occurrences"]:
         del seen["observed"]
     return plain
+
+
+ID = re.compile(r"[a-z][a-z-]*-[0-9a-f]{10}(-[1-9][0-9]{0,5})?")
+"""The ids of findings: a kind, a part of a hash, and the number of a finding that came back (`id_of`)."""
 
 
 def id_of(key: str, sequence: int) -> str:

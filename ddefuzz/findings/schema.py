@@ -7,7 +7,6 @@ columns of a table that stores a record are the fields of the record.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
@@ -29,6 +28,7 @@ from sqlalchemy import (
     RowMapping,
     Table,
     Text,
+    delete,
     insert,
     select,
     update,
@@ -38,6 +38,7 @@ from sqlalchemy.orm import Session
 from ddefuzz.classify.failure import Failure
 from ddefuzz.errors import InputError, RowError, refuse
 from ddefuzz.files import MAX_UNPACKED
+from ddefuzz.findings.decisions import check_finding
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.model import (
     Campaign,
@@ -51,7 +52,6 @@ from ddefuzz.findings.model import (
     sequence_of,
     summary_of,
 )
-from ddefuzz.oracles.table import check_stored
 
 Given = TypeVar("Given")
 Record = TypeVar("Record")
@@ -167,10 +167,10 @@ def readable(table: str, rows: Iterable[Given], convert: Callable[[Given], Recor
     for row in rows:
         try:
             record = convert(row)
-        except (RowError, *_MISFITS) as error:
+        except _MISFITS as error:
             key = row[0] if isinstance(row, Row | tuple) else row
             problem = f"{table} {str(key)[:80]!r} in the database: {' '.join(str(error).split())[:300]}"
-            refuse(error if isinstance(error, RowError) else RowError(problem))
+            refuse(RowError(problem))
         else:
             yield record
 
@@ -204,9 +204,9 @@ def _selected(session: Session, column: Column[Any], condition: ColumnElement[bo
 
 
 def _finding(row: Any, occurrences: Iterable[RowMapping]) -> Finding:
-    finding = msgspec.json.decode(row.document, type=Finding)
-    if finding.id != row.finding_id or sequence_of(finding.id, finding.signature) is None:
-        raise RowError(f"finding {row.finding_id!r}: not an id of its signature, expected {finding.signature.key}")
+    finding = msgspec.json.decode(with_measured(row.document.encode()), type=Finding)
+    if finding.id != row.finding_id:
+        raise InputError(f"found the id {finding.id!r}, expected that of its row")
     msgspec.json.encode(finding)  # JSON may spell lone surrogates, which nothing can write again
     seen = []
     for occurrence in occurrences:
@@ -215,7 +215,7 @@ def _finding(row: Any, occurrences: Iterable[RowMapping]) -> Finding:
         observed = None if stored is None else unpacked(stored, Failure)
         seen.append(msgspec.convert({**fields, "observed": observed}, Occurrence))
     finding = normalized(msgspec.structs.replace(finding, occurrences=tuple(seen)))
-    check_stored(finding.failures)
+    check_finding(finding)
     return finding
 
 
@@ -226,6 +226,8 @@ SEEN: Final = tuple(name for name in Occurrence.__struct_fields__ if name != "ob
 def add_finding(session: Session, finding: Finding) -> None:
     """Add a finding that is not in the database, with its occurrences."""
     finding = normalized(finding)
+    for table in (DOCUMENTS, OCCURRENCES):  # rows that a deletion without foreign keys left
+        session.execute(delete(table).where(table.c.finding_id == finding.id))
     session.execute(insert(FINDINGS).values(id=finding.id, **_columns(finding)))
     session.execute(insert(DOCUMENTS).values(finding_id=finding.id, **_documents(finding)))
     for seen in finding.occurrences:
@@ -310,12 +312,11 @@ def unpacked(data: bytes, type_: type[Record], most: int = MAX_UNPACKED) -> Reco
 _SEPARATE = ("repeated", "growths", "lowered", "keyed")
 """The fields that observations had in place of `measured`, one for each type of measurement."""
 
-_HAS_SEPARATE = re.compile(rb'"(?:repeated|lowered|keyed)":\{|"growths":\[\{')
-
 
 def with_measured(raw: bytes) -> bytes:
     """JSON of failures, in which each observation has its measurement as `measured`. Older versions wrote others."""
-    return msgspec.json.encode(_moved(msgspec.json.decode(raw))) if _HAS_SEPARATE.search(raw) else raw
+    named = any(f'"{name}"'.encode() in raw for name in _SEPARATE)
+    return msgspec.json.encode(_moved(msgspec.json.decode(raw))) if named else raw
 
 
 def _moved(value: Any) -> Any:

@@ -9,7 +9,6 @@ decisions in it.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
@@ -23,9 +22,10 @@ import tomli_w
 import ddefuzz
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, refuse
 from ddefuzz.files import (
     MAX_OCCURRENCES,
+    MAX_TOML,
     check_folder,
     entries,
     is_file,
@@ -36,12 +36,12 @@ from ddefuzz.files import (
     remove_abandoned,
     write_files,
 )
-from ddefuzz.findings.decisions import By, changed, checked_url, checked_version, link
+from ddefuzz.findings.decisions import By, changed, check_finding, checked_url, checked_version, link
 from ddefuzz.findings.lifecycle import ROWS, State, in_versions, recurs
-from ddefuzz.findings.model import SCHEMA, Finding, Number, Occurrence, normalized, portable, sequence_of
+from ddefuzz.findings.model import ID, SCHEMA, Finding, Number, Occurrence, normalized, portable
 from ddefuzz.findings.schema import PackedError, packed, unpacked
 from ddefuzz.oracles.program import check_case, read_case
-from ddefuzz.oracles.table import check_stored, kinds
+from ddefuzz.oracles.table import kinds
 
 
 class KnownDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -164,26 +164,29 @@ class KnownFinding(msgspec.Struct, frozen=True):
         return f"{self.id}, {self.state}{fixed}{links}: {first}"
 
 
-ID = re.compile(r"[a-z][a-z-]*-[0-9a-f]{10}(-[1-9][0-9]{0,5})?")
-"""The ids of findings: a kind, a part of a hash, and the number of a finding that came back (`model.id_of`)."""
-
 _SIGNATURE = Signature.__struct_fields__
 
 _APART = ObservedFields.__struct_fields__[1:]
 
 
-def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = True) -> None:
-    """Write exactly these findings to `folder` in their text form. Other files in it are left alone.
+def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = True) -> int:
+    """Write exactly these findings to `folder` in their text form, and count them. Other files in it are left alone.
 
-    Unless `whole`, other findings in it stay too, with their decisions: they may be those that could not be read.
+    Unless `whole`, other findings in it stay too, with their decisions: they may be those that could not be read. A
+    finding whose files would be too large to be read again is refused (`errors.refuse`), and stays as it is there.
     """
-    wanted = sorted(map(normalized, findings), key=lambda finding: finding.id)
+    wanted, contents = list[Finding](), dict[str, dict[str, str | bytes | None]]()
+    for finding in sorted(map(normalized, findings), key=lambda finding: finding.id):
+        try:
+            contents[finding.id] = _contents(finding, folder / finding.id)
+            wanted.append(finding)
+        except InputError as error:
+            refuse(error)
+            whole = False
     # Other folders may have a file finding.toml too.
     own = {place.name for place in _finding_folders(folder) if ID.fullmatch(place.name) and not place.is_symlink()}
     check_folder(folder, [KNOWN, *(f"{one}/{name}" for one in {*own, *(f.id for f in wanted)} for name in FILES)])
-    files: dict[str, str | bytes | None] = {}
-    for finding in wanted:
-        files |= {f"{finding.id}/{name}": content for name, content in _contents(finding, folder / finding.id).items()}
+    files = {f"{name}/{file}": content for name, there in contents.items() for file, content in there.items()}
     gone = own - {finding.id for finding in wanted}
     before = read_known(folder / KNOWN) if gone and not whole and is_there(folder / KNOWN) else {}
     known = {name: one for name, one in before.items() if name in gone} | decided(wanted)
@@ -197,20 +200,35 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
         remove_abandoned(place)
         if not any(place.iterdir()):
             place.rmdir()
+    return len(wanted)
 
 
 def _contents(finding: Finding, place: Path) -> dict[str, str | bytes | None]:
-    """The files of a finding; None: there must be none. A file that need not be written again is left out."""
+    """The files of a finding; None: there must be none. A file that need not be written again is left out.
+
+    Raises `InputError` for one that is too large.
+    """
     files: dict[str, str | bytes | None] = {
         MINIMAL: finding.minimal,
         ORIGINAL: finding.original,
-        FINDING: _toml(_fields(finding)),
+        FINDING: check_size(finding),
     }
     observed = portable(ObservedFields(**{name: getattr(finding, name) for name in _APART}))
     with suppress(InputError):  # a damaged file is written again
         if _read_observed(place / OBSERVED) == observed:  # another zlib makes other bytes of the same content
             return files
     return files | {OBSERVED: None if observed == ObservedFields() else packed(observed)}
+
+
+def check_size(finding: Finding) -> str:
+    """The content of its finding.toml. Raises `InputError` for more than is read again."""
+    text = _toml(_fields(finding))
+    if (size := len(text.encode())) > MAX_TOML:
+        raise InputError(
+            f"{finding.id}: found {size} bytes of notes and other text, expected at most the {MAX_TOML} that the text "
+            "form of a finding may have"
+        )
+    return text
 
 
 def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
@@ -297,7 +315,7 @@ def read_finding(place: Path) -> Finding:
     }
     if "signature" in fields:
         raise InputError(f"{path}: found the key 'signature', expected {', '.join(_SIGNATURE)}")
-    signature = {name: fields.pop(name) for name in _SIGNATURE if name in fields}
+    signature = {"anchor": ""} | {name: fields.pop(name) for name in _SIGNATURE if name in fields}
     if isinstance(site := signature.get("site"), dict):
         signature["site"] = {"module": None, "function": None, **site}
     try:
@@ -309,15 +327,13 @@ def read_finding(place: Path) -> Finding:
         raise InputError(
             f"{place / OBSERVED}: found two occurrences of one torch, stage, semantics and op, expected one of each"
         )
+    if finding.id != place.name:
+        raise InputError(f"{path}: found id {finding.id!r}, expected that of its folder")
+    check_finding(finding, f"{path}: ")
     for name, shown in for_readers.items():
         expected = msgspec.json.decode(msgspec.json.encode(getattr(finding, name)))
         if shown != expected and name != "title":  # the rules for titles may have changed
             raise InputError(f"{path}: found {name} {shown!r}, expected {expected!r} as {OBSERVED} says")
-    _check_fields(str(path), finding)
-    if finding.id != place.name:
-        raise InputError(f"{path}: found id {finding.id!r}, expected that of its folder")
-    if sequence_of(finding.id, finding.signature) is None:
-        raise InputError(f"{path}: id {finding.id!r} is not of this signature, expected {finding.signature.key!r}")
     return finding
 
 
@@ -329,25 +345,9 @@ def check_findings(where: str, findings: Iterable[Finding], others: Iterable[str
     by_id = {finding.id: finding for finding in findings}
     ids = {*by_id, *others}
     for name, finding in by_id.items():
-        if finding.kind not in tuple(kinds()):
-            raise InputError(f"{where}: {name}: found the kind {finding.kind!r}, expected one of {', '.join(kinds())}")
-        _check_fields(f"{where}: {name}", finding)
         _check_dup(f"{where}: {name}", finding, ids)
         for text in filter(None, (finding.minimal, finding.original)):
             check_case(text, f"{where}: {name}")
-
-
-def _check_fields(where: str, finding: Finding) -> None:
-    for version in (*finding.fixed_in, *finding.known_in, *(seen.torch for seen in finding.occurrences)):
-        checked_version(version, f"{where}: ")
-    for url in finding.links:
-        checked_url(url, f"{where}: URL: ")
-    try:
-        check_stored(finding.failures)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
-    if wrong := [former for former in finding.former if not ID.fullmatch(former)]:
-        raise InputError(f"{where}: found the former id {wrong[0][:60]!r}, expected one such as dde-1937c0d9a9")
 
 
 def _with_decision(

@@ -13,7 +13,7 @@ from ddefuzz.execute.protocol import STAGES, Runner, Stage
 from ddefuzz.internal import guarded
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.blame import OracleInput
-from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, attributed
+from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, attributed, measured_in
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 NAMES: tuple[str, ...] = (
@@ -58,14 +58,21 @@ def own_stage(name: Stage | None) -> OwnStage | None:
     return next((stage for oracle in ORACLES for stage in oracle.stages if stage.name == name), None)
 
 
-def check_stored(failures: Iterable[Failure]) -> None:
-    """Raises `InputError` for a stored failure in a stage or with a measurement that no oracle knows."""
-    records = [oracle.measures for oracle in ORACLES if oracle.measures is not None]
-    for observation in (failure.observation for failure in failures):
-        if observation.stage not in stages():
-            raise InputError(f"found the stage {observation.stage!r}, expected one of {', '.join(stages())}")
-        if observation.measured is not None and not any(map(observation.measurement, records)):
-            raise InputError(f"found a measurement of type {observation.measured.get('type')!r}, expected a known one")
+def check_stored(kind: Kind, failures: Iterable[Failure]) -> None:
+    """Raises `InputError` for a failure that the oracle of a finding's kind cannot have reported for it."""
+    oracle = oracle_of(kind)
+    # A process may end in any stage.
+    known = tuple(stage for stage in stages() if oracle.kinds[kind].deadly or oracle.is_for(stage))
+    for failure in failures:
+        if failure.kind != kind:
+            raise InputError(f"found a stored failure of kind {failure.kind!r}, expected {kind!r}")
+        for observation in filter(None, (failure.observation, failure.second)):
+            if observation.stage not in known:
+                raise InputError(f"found the stage {observation.stage!r}, expected one of {', '.join(known)}")
+        if oracle.measures is not None:
+            measured_in(failure, oracle.measures)
+        elif (measured := failure.observation.measured) is not None:
+            raise InputError(f"found a measurement of type {measured.get('type')!r}, expected none of a {kind}")
 
 
 def kinds() -> dict[Kind, KindRow]:

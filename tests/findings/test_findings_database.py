@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,9 +17,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from ddefuzz.answers.model import Answers, Control, Tally
 from ddefuzz.classify.signature import Signature
-from ddefuzz.errors import InputError
+from ddefuzz.errors import DatabaseError, InputError, RowError, refusals
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.decisions import DECISIONS, By, changed, link, note, set_state, undup
+from ddefuzz.findings.decisions import DECISIONS, By, changed, dup, link, note, set_state, undup
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.merge import merged, merged_site
@@ -358,3 +360,51 @@ def test_each_return_takes_the_next_number(database: Database) -> None:
         ids.append(database.record(sighting(), START + timedelta(hours=number)).finding_id)
         database.decide(ids[-1], lambda one: set_state(one, "fixed", By(WHO, START)))
     assert ids == [CHUNK.key, f"{CHUNK.key}-2", f"{CHUNK.key}-3"]
+
+
+def test_rows_that_a_deletion_without_foreign_keys_left_are_replaced(tmp_path: Path) -> None:
+    with Database.open(url_in(tmp_path)) as database:
+        database.record(sighting(CHUNK), START)
+        (before,) = database.findings()
+        for bring in (lambda: database.merge([before]), lambda: database.record(sighting(CHUNK), START)):
+            with closing(sqlite3.connect(tmp_path / "ddefuzz.db")) as connection, connection:
+                connection.execute("DELETE FROM findings")
+            assert database.findings() == ()
+            bring()
+            assert database.findings() == (before,)
+
+
+def test_a_duplicate_of_what_was_deleted_is_not_exported(tmp_path: Path) -> None:
+    with Database.open(url_in(tmp_path)) as database:
+        for signature in (CHUNK, ROLL):
+            database.record(sighting(signature), START)
+        database.decide(CHUNK.key, lambda one: dup(one, ROLL.key, By(WHO, START)))
+        with closing(sqlite3.connect(tmp_path / "ddefuzz.db")) as connection, connection:
+            connection.execute(f"DELETE FROM findings WHERE id = '{ROLL.key}'")
+        with refusals() as left_out:
+            assert database.transferable() == ()
+        assert len(left_out) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("UPDATE occurrences SET torch = 'new'", "found 'new', expected a version of torch"),
+        ("UPDATE documents SET document = replace(document, '\"export\"', '\"grow\"')", "found the stage 'grow'"),
+    ],
+)
+def test_a_damaged_row_is_left_out_where_an_import_would_refuse_it(tmp_path: Path, change: str, message: str) -> None:
+    with Database.open(url_in(tmp_path)) as database:
+        database.record(sighting(), START)
+        with closing(sqlite3.connect(tmp_path / "ddefuzz.db")) as connection, connection:
+            connection.execute(change)
+        with pytest.raises(RowError, match=f"finding '{CHUNK.key}' in the database: {message}"):
+            database.findings()
+
+
+def test_rows_that_contradict_each_other_are_one_line(tmp_path: Path) -> None:
+    with Database.open(url_in(tmp_path)) as database:
+        database.record(sighting(), START)
+        (stored,) = database.findings()
+        with pytest.raises(DatabaseError, match="its rows contradict each other, expected a database that"):
+            database.put([stored, stored])

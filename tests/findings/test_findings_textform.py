@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import json
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Callable
@@ -15,14 +17,15 @@ import pytest
 import tomli_w
 from hypothesis import given, settings
 
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, refusals
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.decisions import By, set_state
-from ddefuzz.findings.model import Finding, Occurrence, stamp
+from ddefuzz.findings.decisions import DECISIONS, By, set_state
+from ddefuzz.findings.model import Finding, Occurrence, portable, stamp
 from ddefuzz.findings.schema import PackedError, unpacked
-from ddefuzz.findings.textform import ObservedFields, read_findings, write_findings
+from ddefuzz.findings.textform import ObservedFields, read_finding, read_findings, write_findings
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of, sighting
 
+ROOT = Path(__file__).parents[2]
 SEEN = Occurrence("2.13.0", "export", "explicit", "torch.chunk", "open", 1, stamp(START), stamp(START))
 
 
@@ -256,6 +259,20 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         lambda place: observed(place, gzip.compress(b'{"schema": "ddefuzz.observed/1", "typo": 1}')),
         "observed.json.gz: .*unknown field `typo`",
     ),
+    *(
+        (
+            f"a stored failure with {new.decode()}",
+            lambda place, old=old, new=new: observed(
+                place, gzip.compress(gzip.decompress(observed(place)).replace(old, new, 1))
+            ),
+            f"finding.toml: {message}",
+        )
+        for old, new, message in (
+            (b'"kind":"dde"', b'"kind":"slow-export"', "found a stored failure of kind 'slow-export', expected 'dde'"),
+            (b'"stage":"export"', b'"stage":"grow"', "found the stage 'grow', expected one of eager, "),
+            (b'"measured":null', b'"measured":{"type":"keyed"}', "found a measurement of type 'keyed', expected none"),
+        )
+    ),
     (
         "a number that no frame has",
         lambda place: observed(place, gzip.compress(gzip.decompress(observed(place)).replace(b":4098", b":null"))),
@@ -342,6 +359,57 @@ def test_what_does_not_belong_is_said_with_its_place(tmp_path: Path, damage: Dam
         read_findings(tmp_path, START)
 
 
+def test_measurements_of_older_versions_are_read_and_none_is_lost(tmp_path: Path) -> None:
+    kept = ROOT / "findings" / "key-confuses-31e76a6e99"
+    before, place = read_finding(kept), tmp_path / kept.name
+    shutil.copytree(kept, place)
+    fields = json.loads(gzip.decompress(observed(kept)))
+    assert "keyed" in fields["failure"]["observation"]
+    observed(place, gzip.compress(json.dumps(fields, indent=1).encode()))
+    assert read_finding(place) == before
+    del fields["shown"]["observation"]["keyed"]
+    observed(place, gzip.compress(json.dumps(fields).encode()))
+    with pytest.raises(InputError, match=r"31e76a6e99/finding.toml: found no measurement in its stored failure"):
+        read_finding(place)
+
+
+def test_what_is_empty_is_read_again(tmp_path: Path) -> None:
+    signature = msgspec.structs.replace(CHUNK, anchor="")
+    one = msgspec.structs.replace(finding(), id=signature.key, signature=signature)
+    write_findings([one], tmp_path)
+    (read,) = read_findings(tmp_path, START)
+    assert read.signature == signature
+
+
+def test_a_finding_that_could_not_be_read_again_is_left_out(tmp_path: Path) -> None:
+    write_findings([finding(CHUNK), finding(ROLL)], tmp_path)
+    before = files(tmp_path)
+    large = msgspec.structs.replace(finding(CHUNK), given_title="t" * 600_000)
+    message = f"{CHUNK.key}: found 12[0-9]{{5}} bytes of notes and other text, expected at most the 1048576 "
+    with pytest.raises(InputError, match=message):
+        write_findings([large], tmp_path)
+    with refusals() as left_out:
+        assert write_findings([large, msgspec.structs.replace(finding(ROLL), owner="ada")], tmp_path) == 1
+    assert len(left_out) == 1
+    assert {name for name, content in files(tmp_path).items() if content != before[name]} == {
+        f"{ROLL.key}/finding.toml"
+    }
+    assert len(read_findings(tmp_path, START)) == 2
+
+
+def test_no_decision_makes_a_finding_that_cannot_be_exported(tmp_path: Path) -> None:
+    (noted,) = (row for row in DECISIONS if row.name == "note")
+    with Database.open(f"sqlite:///{tmp_path / 'a.db'}") as database:
+        database.record(sighting(), START)
+        for number in range(9):
+            database.apply(CHUNK.key, [(noted, f"{number}" * 110_000)], By("ada", START))
+        with pytest.raises(InputError, match="bytes of notes and other text"):
+            database.apply(CHUNK.key, [(noted, "9" * 110_000)], By("ada", START))
+        write_findings(database.findings(), tmp_path / "text")
+    (read,) = read_findings(tmp_path / "text", START)
+    assert len(read.notes) == 9
+
+
 def test_no_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         read_findings(tmp_path / "none", START)
@@ -367,22 +435,23 @@ def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
         unpacked(bomb, ObservedFields, most=1 << 10)
 
 
-def test_paths_of_the_machine_are_not_written(tmp_path: Path) -> None:
-    message = "/home/ada/env/lib/python3.11/site-packages/torch/a.py:3] kept at /tmp/tmpf272/tmpm\nin /tmp/x/y.py"
-    failure = failure_of(CHUNK)
-    (error,) = failure.observation.exceptions
-    changed = msgspec.structs.replace(
-        failure,
-        observation=msgspec.structs.replace(
-            failure.observation, exceptions=(msgspec.structs.replace(error, message=message),)
-        ),
-    )
-    write_findings([msgspec.structs.replace(finding(), failure=changed)], tmp_path)
-    (read,) = read_findings(tmp_path, START)
-    assert read.failure is not None
-    assert read.failure.observation.exceptions[0].message == (
-        "torch/a.py:3] kept at <temporary folder>\nin <temporary folder>/y.py"
-    )
+@pytest.mark.parametrize(
+    ("message", "written"),
+    [
+        ("/home/ada/env/lib/python3.11/site-packages/torch/a.py:3] kept", "torch/a.py:3] kept"),
+        ("in:\n/x/dist-packages/sympy/b.py", "in:\nsympy/b.py"),
+        ("'/x/site-packages/y/site-packages/torch/c.py'", "'torch/c.py'"),
+        ("at /tmp/tmpf272/tmpm\nin /tmp/x/y.py\n/tmp/z.py", "at {0}\nin {0}/y.py\n{0}/z.py"),
+        # With a square of the length, each of these takes minutes.
+        ("a" * 1_000_000 + "/", "a" * 1_000_000 + "/"),
+        ("/site-package" * 80_000, "/site-package" * 80_000),
+    ],
+    ids=["packages", "after a newline", "twice", "temporary", "no end", "many beginnings"],
+)
+def test_paths_of_the_machine_are_not_written(message: str, written: str) -> None:
+    (error,) = failure_of(CHUNK).observation.exceptions
+    small = portable(msgspec.structs.replace(error, message=message))
+    assert small.message == written.format("<temporary folder>")
 
 
 def test_programs_with_line_ends_of_windows(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import traceback
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -115,6 +116,11 @@ def test_an_invalid_url_is_one_line(text: str, found: str) -> None:
         parse_url(text)
     assert found in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_keys_that_the_driver_does_not_take_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"{tmp_path}/a.db\?\*\*\*: found a URL that its driver does not take$"):
+        Database.open(f"sqlite:///{tmp_path}/a.db?password=a&{WORD}=1")
 
 
 def test_words_and_texts_without_passwords() -> None:
