@@ -162,7 +162,7 @@ def _is_module_path(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in {"torch", "F", "aten", "prims", "_VF"}
 
 
-_SYMBOL_OR_NUMBER = re.compile(r"[a-z]+\d+|\d+(?:\.\d+)?")
+_SYMBOL_OR_NUMBER = re.compile(r"(?<![a-z])[a-z]+\d+|\d+(?:\.\d+)?")
 _KEPT = frozenset({"0", "1"})
 
 

@@ -96,7 +96,8 @@ PYTHON_DISPATCHER = "torch::detail::(anonymous namespace)::ConcretePyInterpreter
 
 _QUOTED = re.compile(r"frame #\d+: (?!<unknown function>)(.+) \+ 0x\S+ \(.* in .*\)$")
 _ANONYMOUS = "(anonymous namespace)"
-_CLONE = re.compile(r"\s*\[clone [^\]]*\]")
+_CLONE = re.compile(r"(?<!\s)\s*\[clone [^\[\]]*\]")
+_CONVERSION = re.compile(r"(?<!\S)\S*\boperator\s+\S+$")
 _OPERATOR = re.compile(r"operator\s*(\(\)|\[\]|<=>|->\*?|<<=?|>>=?|[<>]=?|[-+*/%^&|!=~]=?|==|&&|\|\||\+\+|--|,)")
 _STAND_INS = {"(": "\x01", ")": "\x02", "<": "\x03", ">": "\x04", " ": "\x05"}
 _BACK = str.maketrans({stand_in: char for char, stand_in in _STAND_INS.items()})
@@ -115,7 +116,7 @@ def function_name(printed: str) -> str:
     name = _OPERATOR.sub(lambda match: match[0].translate(_AWAY), name)
     name = _without_templates(name).partition("(")[0]
     name = re.sub(r"::\{lambda$|::\{lambda\b.*", "", name).rstrip()
-    conversion = re.search(r"\S*\boperator\s+\S+$", name)
+    conversion = _CONVERSION.search(name)
     name = conversion[0] if conversion else name.rpartition(" ")[2]
     return name.removeprefix("*").removeprefix("&").translate(_BACK)
 
