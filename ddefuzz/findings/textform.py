@@ -173,7 +173,7 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
     """Write exactly these findings to `folder` in their text form, and count them. Other files in it are left alone.
 
     Unless `whole`, other findings in it stay too, with their decisions: they may be those that could not be read. A
-    finding whose files would be too large to be read again is refused (`errors.refuse`), and stays as it is there.
+    finding that could not be read again is refused (`errors.refuse`), and stays as it is there.
     """
     wanted, contents = list[Finding](), dict[str, dict[str, str | bytes | None]]()
     for finding in sorted(map(normalized, findings), key=lambda finding: finding.id):
@@ -188,8 +188,8 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
     check_folder(folder, [KNOWN, *(f"{one}/{name}" for one in {*own, *(f.id for f in wanted)} for name in FILES)])
     files = {f"{name}/{file}": content for name, there in contents.items() for file, content in there.items()}
     gone = own - {finding.id for finding in wanted}
-    before = read_known(folder / KNOWN) if gone and not whole and is_there(folder / KNOWN) else {}
-    known = {name: one for name, one in before.items() if name in gone} | decided(wanted)
+    before = read_known(folder / KNOWN) if is_there(folder / KNOWN) else {}  # one with conflicts is not replaced
+    known = {name: one for name, one in before.items() if name in gone and not whole} | decided(wanted)
     decisions = _toml({name: fields_of(known[name]) for name in sorted(known)})
     write_files(folder, {name: content for name, content in files.items() if content is not None} | {KNOWN: decisions})
     unwanted = [name for name, content in files.items() if content is None]
@@ -206,8 +206,10 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
 def _contents(finding: Finding, place: Path) -> dict[str, str | bytes | None]:
     """The files of a finding; None: there must be none. A file that need not be written again is left out.
 
-    Raises `InputError` for one that is too large.
+    Raises `InputError` for what could not be read again: a file that is too large, a program that is none.
     """
+    for text in filter(None, (finding.minimal, finding.original)):
+        check_case(text, finding.id)
     files: dict[str, str | bytes | None] = {
         MINIMAL: finding.minimal,
         ORIGINAL: finding.original,

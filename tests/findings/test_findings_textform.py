@@ -397,6 +397,20 @@ def test_a_finding_that_could_not_be_read_again_is_left_out(tmp_path: Path) -> N
     assert len(read_findings(tmp_path, START)) == 2
 
 
+def test_a_program_that_is_none_is_left_out(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"{CHUNK.key}:1: found "):
+        write_findings([msgspec.structs.replace(finding(), minimal="import os")], tmp_path)
+
+
+def test_a_file_of_decisions_with_conflicts_is_not_replaced(tmp_path: Path) -> None:
+    write_findings([finding()], tmp_path)
+    append(tmp_path / "known.toml", "<<<<<<< ours")
+    before = files(tmp_path)
+    with pytest.raises(InputError, match=r"known.toml: found an unreadable file"):
+        write_findings([finding(ROLL)], tmp_path)
+    assert files(tmp_path) == before
+
+
 def test_no_decision_makes_a_finding_that_cannot_be_exported(tmp_path: Path) -> None:
     (noted,) = (row for row in DECISIONS if row.name == "note")
     with Database.open(f"sqlite:///{tmp_path / 'a.db'}") as database:

@@ -308,3 +308,9 @@ def test_a_planted_fault_of_torch_is_shown(tmp_path: Path) -> None:
         ("aot", 1),
         ("healthy-aot", 0),
     ], done.stderr[-2000:]
+
+
+def test_a_process_that_an_oracle_s_stage_ended_has_no_script() -> None:
+    ended = finding("crash", AGREES, stage="grow")
+    with pytest.raises(InputError, match=f"{ended.id}: found the stage grow, expected one of eager, "):
+        finding_script(ended)
