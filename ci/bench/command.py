@@ -194,6 +194,46 @@ BENCHMARKS = {
             option("--requests", 7, "How often each step and page is measured."),
         ),
     ),
+    "mutants": Benchmark(
+        """Measure how many mutants of torch's Python source a campaign finds, and names at the mutated function.
+
+        The mutants of ci/bench/mutants.tsv are applied one at a time, in the workers only. One campaign without mutants
+        records the statements that its cases run. The cases that run a mutant's statement are then run with it, in turn
+        by their stages. A failure counts if the case does not have it without the mutant.
+        """,
+        "mutants:run",
+        (
+            number("--seed", 0, "Seed of the campaign, and of the sample with --draw.", 0),
+            budget("1200cpu", "CPU seconds of the campaign."),
+            number("--cpu", 60, "CPU seconds of the cases of each mutant, at most."),
+            click.option(
+                "--sample",
+                type=click.Path(dir_okay=False, path_type=Path),
+                default=Path(__file__).parent / "mutants.tsv",
+                metavar="FILE",
+                help="The mutants. Default: ci/bench/mutants.tsv.",
+            ),
+            click.option(
+                "--draw",
+                "number",
+                type=click.IntRange(1),
+                metavar="N",
+                help="Draw N mutants in statements that the campaign runs, and write them to the sample's file.",
+            ),
+            names("--class", "only", "Only this class of mutants."),
+            number("--first", None, "Only the first N mutants of the sample."),
+            click.option(
+                "--keep",
+                "keep_in",
+                type=click.Path(file_okay=False, exists=True, path_type=Path),
+                metavar="FOLDER",
+                help="Keep the cases of the campaign and the result of each mutant in FOLDER, so that the command can "
+                "be interrupted. What FOLDER has is not run again.",
+            ),
+            stages_option,
+            jobs_option,
+        ),
+    ),
     "peers": Benchmark(
         """Compare how fast tools reach guard sites: guided and uniform campaigns, PyTorch's OpInfo samples, others.
 

@@ -1,0 +1,426 @@
+"""How many mutants of torch's Python source a campaign finds, and names, by class.
+
+One campaign without mutants records which of its cases run which lines. A mutant is run on those that run its line. It
+is found if a case has a failure that it does not have without the mutant.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from itertools import chain, zip_longest
+from pathlib import Path
+from threading import Lock
+from typing import Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from ci.bench.command import Result, Session
+from ci.bench.mutation import (
+    AREA_OF,
+    AREAS,
+    RULES,
+    Mutant,
+    applied,
+    counters,
+    diff,
+    exchange_of,
+    mutants_in,
+    statements,
+)
+from ddefuzz.campaign.plan import Plan, parse_budget
+from ddefuzz.campaign.tasks import CaseResult, CaseTask, run_case
+from ddefuzz.cli.output import stop_on_interrupt
+from ddefuzz.errors import EXIT_INTERRUPTED, InputError
+from ddefuzz.execute.pool import Lost, Pool, Stopped
+from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Stage
+from ddefuzz.files import append, is_there, read_bytes, read_text, write_atomically
+from ddefuzz.findings.model import Sighting
+from ddefuzz.generate.origin import Again
+from ddefuzz.oracles.table import BY_DEFAULT
+from ddefuzz.show.blocks import Block, Code, Heading, prose, table
+
+SAMPLE: Final = Path(__file__).parent / "mutants.tsv"
+
+SETUP: Final = 120.0
+"""CPU seconds that a worker's first case may take longer: it counts lines, or finds a mutant's functions."""
+
+REACHERS: Final = 24
+"""How many cases of each kind, that is in the same stages, are kept for a line."""
+
+FAILING: Final = 3
+"""After this many cases with new failures, none of which names the mutant, no more are run."""
+
+MOST_LOST: Final = 2
+"""After this many lost cases no more are run: a timeout costs the whole limit."""
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """A case without mutants, and the numbers of the statements that it ran."""
+
+    result: CaseResult
+    hits: list[int]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A case to run with a mutant."""
+
+    mutant: Mutant
+    task: CaseTask
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A case of the campaign to run again, and the keys of its failures. `lines` are those for which it is kept."""
+
+    task: CaseTask
+    keys: tuple[str, ...]
+    cpu_seconds: float
+    lines: tuple[int, ...]
+
+    @property
+    def kind(self) -> str:
+        """What cases of one kind have in common."""
+        return " ".join((*self.task.stages, *self.task.called)) if not self.task.screen else SCREEN
+
+
+class Tested(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cases that run a mutant's line showed, in at most `limit` CPU seconds; `reachers` of them are known.
+
+    `named` says where the failure was blamed: at the mutated function, at the op of this name, or elsewhere.
+    """
+
+    mutant: Mutant
+    diff: str
+    limit: float
+    campaign: str
+    reachers: int
+    cases: int = 0
+    cpu_seconds: float = 0.0
+    found: bool = False
+    named: Literal["function", "op", ""] = ""
+    kind: str = ""
+    site: str = ""
+    key: str = ""
+    stage: str = ""
+    program: str = ""
+    equivalent: str = ""
+
+
+def record(task: CaseTask) -> Recording:
+    """Run a case, as a task of a worker, and record the lines."""
+    hits = counters()
+    hits.clear()
+    return Recording(run_case(task), sorted(hits))
+
+
+def run_job(job: Job) -> CaseResult:
+    """Run a case with a mutant, as a task of a worker."""
+    with applied(job.mutant) as changed:
+        if not changed:
+            raise InputError(f"{job.mutant.name}: found no such function in the worker, expected one that cases run")
+        return run_case(job.task)
+
+
+Runner: TypeAlias = Callable[[Mutant | None, CaseTask], CaseResult | Lost]
+"""Runs a case with a mutant, or without."""
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+def kept_in(path: Path, kind: type[R]) -> list[R]:
+    """The records of a file, a line each. A line that was cut short is dropped. Raises InputError for other files."""
+    content = read_bytes(path) if is_there(path) else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        write_atomically(path, whole)
+    try:
+        return [msgspec.json.decode(line, type=kind) for line in whole.splitlines()]
+    except msgspec.DecodeError as error:
+        raise InputError(f"{path}: found {error}, expected what `python ci/bench mutants --keep` wrote") from error
+
+
+def keep(path: Path, one: msgspec.Struct) -> None:
+    """Add a record to a file."""
+    append(path, msgspec.json.encode(one) + b"\n")
+
+
+def healthy_campaign(plan: Plan, path: Path, stopped: Stopped, say: Callable[[str], None]) -> list[Recorded]:
+    """The cases of a campaign without mutants, from its file as far as it has them. The rest is run and added."""
+    budget, _ = plan.budget.cpu_seconds or 0.0, statements()
+    cases = kept_in(path, Recorded)
+    spent, known = sum(one.cpu_seconds for one in cases), {key for one in cases for key in one.keys}
+    reached = Counter((line, one.kind) for one in cases for line in one.lines)
+    index = cases[-1].task.index + 1 if cases else 0
+    with Pool(plan.jobs) as pool:
+        while spent < budget and not stopped():
+            tasks = [plan.task_of(at, None) for at in range(index, index + plan.jobs)]
+            tasks = [msgspec.structs.replace(one, known=frozenset(known)) for one in tasks]
+            futures = [pool.submit(record, one, plan.seconds_of(one) + SETUP) for one in tasks]
+            for task, future in zip(tasks, futures, strict=True):
+                done = future.result()
+                index = task.index + 1
+                if isinstance(done, Lost) or not done.result.program:
+                    continue
+                case = recorded(task, done, reached)
+                known.update(case.keys)
+                spent += case.cpu_seconds
+                cases.append(case)
+                keep(path, case)
+            say(f"campaign without mutants: {len(cases)} cases, {spent:.0f} of {budget:.0f} CPU s, "
+                f"{len({line for line, _ in reached})} of {len(statements())} statements reached")  # fmt: skip
+    return cases
+
+
+def recorded(task: CaseTask, done: Recording, reached: Counter[tuple[int, str]]) -> Recorded:
+    """A case as it is kept: with its program, and so that the fake stage decides again as it did."""
+    result = done.result
+    captured = any(one.stage != SCREEN for one in result.outcomes)
+    keys = tuple(dict.fromkeys((*result.screened, *(one.signature.key for one in result.sightings))))
+    again = msgspec.structs.replace(
+        task, origin=Again(result.program), known=frozenset() if captured or not task.screen else frozenset(keys)
+    )
+    case = Recorded(again, keys, result.cpu_seconds, ())
+    lines = tuple(line for line in done.hits if reached[line, case.kind] < REACHERS)
+    reached.update((line, case.kind) for line in lines)
+    return msgspec.structs.replace(case, lines=lines)
+
+
+def in_turn(cases: Iterable[Recorded]) -> list[Recorded]:
+    """Cases of unlike kinds in turn, each kind in the order of the campaign."""
+    kinds: dict[str, list[Recorded]] = defaultdict(list)
+    for one in cases:
+        kinds[one.kind].append(one)
+    return [one for turn in zip_longest(*kinds.values()) for one in turn if one is not None]
+
+
+def tested(start: Tested, cases: Iterable[Recorded], runner: Runner, stopped: Stopped) -> Tested | None:
+    """Run cases with a mutant until a failure names it, or the limit is reached. None if it was stopped."""
+    found, failing, lost = start, 0, 0
+    for case in cases:
+        if found.named == "function" or failing == FAILING or lost == MOST_LOST or found.cpu_seconds >= found.limit:
+            break
+        if stopped():
+            return None
+        done = runner(found.mutant, case.task)
+        spent = found.limit if isinstance(done, Lost) else done.cpu_seconds
+        found = msgspec.structs.replace(found, cases=found.cases + 1, cpu_seconds=found.cpu_seconds + spent)
+        if isinstance(done, Lost):
+            lost += 1
+            if done.outcome != "not-judged" and not isinstance(runner(None, case.task), Lost) and not found.found:
+                found = _shown(found, case, kind=done.outcome, site=done.reason)
+            continue
+        new = [one for one in done.sightings if one.signature.key not in case.keys]
+        if new:
+            before = runner(None, case.task)
+            known = () if isinstance(before, Lost) else {one.signature.key for one in before.sightings}
+            new = [one for one in new if one.signature.key not in known]
+        failing += bool(new)
+        for one in new:
+            named = names(one, found.mutant)
+            if not found.found or _RANK[named] > _RANK[found.named]:
+                signature = one.signature
+                shown = {"kind": str(signature.kind), "site": f"{signature}", "key": signature.key}
+                stage = one.failure.observation.stage
+                found = _shown(found, case, **shown, named=named, stage=stage)
+    return found
+
+
+_RANK: Final = {"": 0, "op": 1, "function": 2}
+
+
+def _shown(found: Tested, case: Recorded, **shown: str) -> Tested:
+    program = case.task.origin.program if isinstance(case.task.origin, Again) else ""
+    return msgspec.structs.replace(found, found=True, program=program, **shown)
+
+
+def names(one: Sighting, mutant: Mutant) -> Literal["function", "op", ""]:
+    """Whether a failure is blamed on the mutated function, or on an op of its name (`torch.roll` for `roll`)."""
+    functions, site, frame = {*mutant.function.split("."), mutant.inner}, one.signature.site, one.classified.frame
+    at = [(site.module, site.function or "")] + ([(frame.file, frame.function)] if frame is not None else [])
+    if any(file == mutant.file and function.rpartition(".")[2] in functions for file, function in at):
+        return "function"
+    plain = {name.removeprefix("meta_").strip("_") for name in functions}
+    op = (site.function or "").replace("::", ".").removesuffix(".default").split(".")
+    return "op" if site.language == "op" and plain & {part.strip("_") for part in op[-2:]} else ""
+
+
+def draw(lines: frozenset[int], number: int, seed: int) -> list[Mutant]:
+    """`number` mutants by the seed, one a function: of each rule equally many, of its areas in turn.
+
+    The statements `lines` are reached. Where a rule has too few mutants there, others are drawn.
+    """
+    numbers = {line: at for at, line in enumerate(statements())}
+    pools: dict[str, dict[str, list[Mutant]]] = {rule: {area: [] for area in AREAS} for rule in RULES}
+    for file, area in AREA_OF().items():
+        for one in mutants_in(file):
+            pools[one.rule][area].append(one)
+    drawn: dict[tuple[str, str], Mutant] = {}
+    orders = []
+    for rule in RULES:
+        areas = [random.Random(f"{seed} {rule} {area}").sample(pool, len(pool)) for area, pool in pools[rule].items()]
+        turns = [one for turn in zip_longest(*areas) for one in turn if one is not None]
+        orders.append(iter(sorted(turns, key=lambda one: numbers[one.file, one.statement] not in lines)))
+    while len(drawn) < number and orders:
+        for order in tuple(orders):
+            fresh = (one for one in order if (one.file, one.function) not in drawn and exchange_of(one))
+            one = next(fresh, None)
+            if one is None:
+                orders.remove(order)
+            elif len(drawn) < number:
+                drawn[one.file, one.function] = one
+    return sorted(drawn.values(), key=lambda one: (RULES.index(one.rule), one.file, one.line))
+
+
+def written(mutants: Iterable[Mutant], equivalent: Mapping[str, str] | None = None) -> str:
+    """Mutants as the sample's file lists them."""
+    rows = (
+        (one.rule, one.file, one.function, str(one.number), (equivalent or {}).get(one.name, "")) for one in mutants
+    )
+    return "".join("\t".join(row).rstrip() + "\n" for row in rows)
+
+
+def read_sample(path: Path) -> list[tuple[Mutant, str]]:
+    """The mutants of a file, and why those that no program can show are equivalent. Raises InputError."""
+    rows = [[*line.split("\t"), ""] for line in read_text(path).splitlines() if line and not line.startswith("#")]
+    known = {one.name: one for file in {row[1] for row in rows if len(row) > 4} for one in mutants_in(file)}
+    for row in rows:
+        if len(row) < 5 or f"{row[0]} {row[1]}:{row[2]} {row[3]}" not in known:
+            said = "a mutant of this torch: rule, file, function and number, with tabs between"
+            raise InputError(f"{path}: found {' '.join(row)!r}, expected {said}")
+    return [(known[f"{row[0]} {row[1]}:{row[2]} {row[3]}"], row[4]) for row in rows]
+
+
+def run(
+    session: Session,
+    seed: int,
+    budget: str,
+    cpu: int,
+    sample: Path,
+    number: int | None,
+    only: tuple[str, ...],
+    first: int | None,
+    keep_in: Path | None,
+    stages: tuple[Stage, ...],
+    jobs: int,
+) -> Result:
+    """Run the sample's mutants, or draw it."""
+    plan = Plan("default", seed, parse_budget(budget), jobs, stages, (EXPLICIT,), in_turn=True, screen=True,
+                oracles=BY_DEFAULT)  # fmt: skip
+    if plan.budget.cpu_seconds is None:
+        raise InputError(f"--budget: found {budget}, expected CPU seconds such as 1200cpu")
+    campaign = f"torch {metadata.version('torch')}, seed {seed}, {', '.join(stages)}"
+    folder = keep_in or session.folder
+    chosen = [] if number is not None else read_sample(sample)
+    chosen = [one for one in chosen if not only or one[0].rule in only][:first]
+    with stop_on_interrupt() as stopped:
+        name = campaign.replace(", ", "-").replace(" ", "-")
+        cases = healthy_campaign(plan, folder / f"cases-{name}.jsonl", stopped, session.live.update)
+        lines = frozenset(line for one in cases for line in one.lines)
+        spent = sum(one.cpu_seconds for one in cases)
+        if number is not None:
+            drawn = draw(lines, number, seed)
+            write_atomically(sample, f"# seed {seed}\n" + written(drawn))
+            return Result([msgspec.to_builtins(one) for one in drawn], list(candidates(lines)))
+        done = _all_tested(chosen, cases, f"{campaign}, {spent:.0f} CPU s", cpu, folder, jobs, stopped, session)
+    record = {"schema": "ddefuzz.bench.mutants/1", "campaign": campaign, "cases": len(cases), "cpu_seconds": spent,
+              "statements": len(lines), "interrupted": len(done) < len(chosen), "mutants": done}  # fmt: skip
+    exit_code = EXIT_INTERRUPTED if len(done) < len(chosen) else 0
+    return Result(record, list(view(done, f"{campaign}, {len(cases)} cases, {spent:.0f} CPU s")), exit_code=exit_code)
+
+
+def _all_tested(
+    chosen: list[tuple[Mutant, str]],
+    cases: list[Recorded],
+    campaign: str,
+    cpu: int,
+    folder: Path,
+    jobs: int,
+    stopped: Stopped,
+    session: Session,
+) -> list[Tested]:
+    numbers, path = {line: at for at, line in enumerate(statements())}, folder / "mutants.jsonl"
+    before = {(one.mutant, one.limit, one.campaign): one for one in kept_in(path, Tested)}
+    healthy: dict[int, CaseResult | Lost] = {}
+    adding = Lock()
+
+    def test(row: tuple[Mutant, str], without: Pool) -> Tested | None:
+        mutant, equivalent = row
+        known = before.get((mutant, float(cpu), campaign))
+        if known is not None or stopped():
+            return known and msgspec.structs.replace(known, equivalent=equivalent)
+        line = numbers[mutant.file, mutant.statement]
+        reachers = in_turn(one for one in cases if line in one.lines)
+        with Pool(1) as pool:
+
+            def runner(with_it: Mutant | None, task: CaseTask) -> CaseResult | Lost:
+                seconds = 2 * cpu + SETUP
+                if with_it is not None:
+                    return pool.submit(run_job, Job(with_it, task), seconds).result()
+                if task.index not in healthy:
+                    healthy[task.index] = without.submit(run_case, task, seconds).result()
+                return healthy[task.index]
+
+            start = Tested(mutant=mutant, diff=diff(mutant), limit=cpu, campaign=campaign, reachers=len(reachers))
+            done = tested(start, reachers, runner, stopped)
+        if done is None:
+            return None
+        with adding:
+            keep(path, done)
+        return msgspec.structs.replace(done, equivalent=equivalent)
+
+    every: list[Tested] = []
+    with Pool(1) as without, ThreadPoolExecutor(jobs) as threads:
+        for one in threads.map(lambda row: test(row, without), chosen):
+            every += [] if one is None else [one]
+            found, named = sum(each.found for each in every), sum(each.named == "function" for each in every)
+            session.live.update(f"{len(every)} of {len(chosen)} mutants: {found} found, {named} named")
+    return every
+
+
+def candidates(lines: frozenset[int]) -> Iterator[Block]:
+    """How many mutants there are by class and area, and how many of them the campaign reaches."""
+    numbers = {line: at for at, line in enumerate(statements())}
+    every = [one for file in AREA_OF() for one in mutants_in(file)]
+    count = Counter((one.rule, AREA_OF()[one.file]) for one in every)
+    hit = Counter((one.rule, AREA_OF()[one.file]) for one in every if numbers[one.file, one.statement] in lines)
+    yield prose("{} mutants, {} of them in a statement that the campaign reaches", count.total(), hit.total())
+    rows = [(rule, *(f"{hit[rule, area]}/{count[rule, area]}" for area in AREAS)) for rule in RULES]
+    yield table(("class", *AREAS), rows, right=tuple(AREAS))
+
+
+def view(done: list[Tested], campaign: str) -> Iterator[Block]:
+    """The rates by class and by area, and the mutants that were missed."""
+    yield prose("{} mutants; campaign: {}", len(done), campaign)
+    by_area = (("area", area, [one for one in done if AREA_OF()[one.mutant.file] == area]) for area in AREAS)
+    by_class = (("class", rule, [one for one in done if one.mutant.rule == rule]) for rule in RULES)
+    for what, groups in (("class", by_class), ("area", by_area)):
+        rows = [_rates(name, group) for _, name, group in chain(groups, [("", "all", done)]) if group]
+        titles = ("mutants", "equivalent", "not reached", "found", "of the others", "named", "of the found", "op named")
+        yield table((what, *titles), rows, right=titles)
+    kinds = Counter(one.kind for one in done if one.found)
+    yield table(
+        ("kind of the failure", "mutants"), [(kind, str(n)) for kind, n in kinds.most_common()], right=("mutants",)
+    )
+    missed = [one for one in done if not one.found and not one.equivalent]
+    yield Heading(f"Missed: {len(missed)}")
+    for one in missed:
+        yield prose("`{}` line {}: {} cases of {}, {} CPU s", one.mutant.name, one.mutant.line, one.cases, one.reachers,
+                    f"{one.cpu_seconds:.0f}")  # fmt: skip
+        yield Code(one.diff, "diff")
+
+
+def _rates(name: str, group: list[Tested]) -> tuple[str, ...]:
+    equivalent = sum(bool(one.equivalent) for one in group)
+    found = [one for one in group if one.found and not one.equivalent]
+    named = Counter(one.named for one in found)
+    others = len(group) - equivalent
+    unreached = sum(not one.reachers for one in group)
+    return (name, *map(str, (len(group), equivalent, unreached, len(found))), _share(len(found), others),
+            str(named["function"]), _share(named["function"], len(found)), str(named["op"]))  # fmt: skip
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f}%" if whole else ""
