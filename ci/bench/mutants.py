@@ -48,14 +48,14 @@ SAMPLE: Final = Path(__file__).parent / "mutants.tsv"
 SETUP: Final = 120.0
 """CPU seconds that a worker's first case may take longer: it counts lines, or finds a mutant's functions."""
 
-REACHERS: Final = 24
+REACHERS: Final = 100
 """How many cases of each kind, that is in the same stages, are kept for a line."""
 
 FAILING: Final = 3
 """After this many cases with new failures, none of which names the mutant, no more are run."""
 
 MOST_LOST: Final = 2
-"""After this many lost cases no more are run: a timeout costs the whole limit."""
+"""After this many cases that ended their worker no more are run. What they cost is not known, so it is not counted."""
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class Recorded(msgspec.Struct, frozen=True):
         return " ".join((*self.task.stages, *self.task.called)) if not self.task.screen else SCREEN
 
 
-class Tested(msgspec.Struct, frozen=True, kw_only=True):
+class MutantResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the cases that run a mutant's line showed, in at most `limit` CPU seconds; `reachers` of them are known.
 
     `named` says where the failure was blamed: at the mutated function, at the op of this name, or elsewhere.
@@ -196,7 +196,7 @@ def in_turn(cases: Iterable[Recorded]) -> list[Recorded]:
     return [one for turn in zip_longest(*kinds.values()) for one in turn if one is not None]
 
 
-def tested(start: Tested, cases: Iterable[Recorded], runner: Runner, stopped: Stopped) -> Tested | None:
+def result_of(start: MutantResult, cases: Iterable[Recorded], runner: Runner, stopped: Stopped) -> MutantResult | None:
     """Run cases with a mutant until a failure names it, or the limit is reached. None if it was stopped."""
     found, failing, lost = start, 0, 0
     for case in cases:
@@ -205,7 +205,7 @@ def tested(start: Tested, cases: Iterable[Recorded], runner: Runner, stopped: St
         if stopped():
             return None
         done = runner(found.mutant, case.task)
-        spent = found.limit if isinstance(done, Lost) else done.cpu_seconds
+        spent = 0.0 if isinstance(done, Lost) else done.cpu_seconds
         found = msgspec.structs.replace(found, cases=found.cases + 1, cpu_seconds=found.cpu_seconds + spent)
         if isinstance(done, Lost):
             lost += 1
@@ -231,7 +231,7 @@ def tested(start: Tested, cases: Iterable[Recorded], runner: Runner, stopped: St
 _RANK: Final = {"": 0, "op": 1, "function": 2}
 
 
-def _shown(found: Tested, case: Recorded, **shown: str) -> Tested:
+def _shown(found: MutantResult, case: Recorded, **shown: str) -> MutantResult:
     program = case.task.origin.program if isinstance(case.task.origin, Again) else ""
     return msgspec.structs.replace(found, found=True, program=program, **shown)
 
@@ -266,11 +266,11 @@ def draw(lines: frozenset[int], number: int, seed: int) -> list[Mutant]:
     while len(drawn) < number and orders:
         for order in tuple(orders):
             fresh = (one for one in order if (one.file, one.function) not in drawn and exchange_of(one))
-            one = next(fresh, None)
-            if one is None:
+            chosen = next(fresh, None)
+            if chosen is None:
                 orders.remove(order)
             elif len(drawn) < number:
-                drawn[one.file, one.function] = one
+                drawn[chosen.file, chosen.function] = chosen
     return sorted(drawn.values(), key=lambda one: (RULES.index(one.rule), one.file, one.line))
 
 
@@ -324,14 +324,14 @@ def run(
             drawn = draw(lines, number, seed)
             write_atomically(sample, f"# seed {seed}\n" + written(drawn))
             return Result([msgspec.to_builtins(one) for one in drawn], list(candidates(lines)))
-        done = _all_tested(chosen, cases, f"{campaign}, {spent:.0f} CPU s", cpu, folder, jobs, stopped, session)
+        done = _results(chosen, cases, f"{campaign}, {spent:.0f} CPU s", cpu, folder, jobs, stopped, session)
     record = {"schema": "ddefuzz.bench.mutants/1", "campaign": campaign, "cases": len(cases), "cpu_seconds": spent,
               "statements": len(lines), "interrupted": len(done) < len(chosen), "mutants": done}  # fmt: skip
     exit_code = EXIT_INTERRUPTED if len(done) < len(chosen) else 0
     return Result(record, list(view(done, f"{campaign}, {len(cases)} cases, {spent:.0f} CPU s")), exit_code=exit_code)
 
 
-def _all_tested(
+def _results(
     chosen: list[tuple[Mutant, str]],
     cases: list[Recorded],
     campaign: str,
@@ -340,13 +340,13 @@ def _all_tested(
     jobs: int,
     stopped: Stopped,
     session: Session,
-) -> list[Tested]:
+) -> list[MutantResult]:
     numbers, path = {line: at for at, line in enumerate(statements())}, folder / "mutants.jsonl"
-    before = {(one.mutant, one.limit, one.campaign): one for one in kept_in(path, Tested)}
+    before = {(one.mutant, one.limit, one.campaign): one for one in kept_in(path, MutantResult)}
     healthy: dict[int, CaseResult | Lost] = {}
     adding = Lock()
 
-    def test(row: tuple[Mutant, str], without: Pool) -> Tested | None:
+    def test(row: tuple[Mutant, str], without: Pool) -> MutantResult | None:
         mutant, equivalent = row
         known = before.get((mutant, float(cpu), campaign))
         if known is not None or stopped():
@@ -363,15 +363,15 @@ def _all_tested(
                     healthy[task.index] = without.submit(run_case, task, seconds).result()
                 return healthy[task.index]
 
-            start = Tested(mutant=mutant, diff=diff(mutant), limit=cpu, campaign=campaign, reachers=len(reachers))
-            done = tested(start, reachers, runner, stopped)
+            start = MutantResult(mutant=mutant, diff=diff(mutant), limit=cpu, campaign=campaign, reachers=len(reachers))
+            done = result_of(start, reachers, runner, stopped)
         if done is None:
             return None
         with adding:
             keep(path, done)
         return msgspec.structs.replace(done, equivalent=equivalent)
 
-    every: list[Tested] = []
+    every: list[MutantResult] = []
     with Pool(1) as without, ThreadPoolExecutor(jobs) as threads:
         for one in threads.map(lambda row: test(row, without), chosen):
             every += [] if one is None else [one]
@@ -391,7 +391,7 @@ def candidates(lines: frozenset[int]) -> Iterator[Block]:
     yield table(("class", *AREAS), rows, right=tuple(AREAS))
 
 
-def view(done: list[Tested], campaign: str) -> Iterator[Block]:
+def view(done: list[MutantResult], campaign: str) -> Iterator[Block]:
     """The rates by class and by area, and the mutants that were missed."""
     yield prose("{} mutants; campaign: {}", len(done), campaign)
     by_area = (("area", area, [one for one in done if AREA_OF()[one.mutant.file] == area]) for area in AREAS)
@@ -412,7 +412,7 @@ def view(done: list[Tested], campaign: str) -> Iterator[Block]:
         yield Code(one.diff, "diff")
 
 
-def _rates(name: str, group: list[Tested]) -> tuple[str, ...]:
+def _rates(name: str, group: list[MutantResult]) -> tuple[str, ...]:
     equivalent = sum(bool(one.equivalent) for one in group)
     found = [one for one in group if one.found and not one.equivalent]
     named = Counter(one.named for one in found)

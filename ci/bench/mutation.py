@@ -15,7 +15,7 @@ import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -381,7 +381,7 @@ def _of_statement(owner: Any, field: str, block: list[ast.stmt], at: int, place:
             if place.area in areas:
                 for made in expressions(node, place):
                     make = lambda p=parent, n=name, i=index, m=made: _put(p, n, i, m)  # noqa: E731
-                    yield Edit(rule, inner, node.lineno, statement.lineno, make)  # type: ignore[arg-type]
+                    yield Edit(rule, inner, node.lineno, statement.lineno, make)
 
 
 def _expressions(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.expr]]:
@@ -526,19 +526,24 @@ def live_functions(files: Iterable[str]) -> dict[str, list[FunctionType]]:
 @contextmanager
 def applied(mutant: Mutant) -> Iterator[int]:
     """Run with a mutant. Yields the number of function objects that have the changed code."""
-    _import(mutant.file)
-    pairs = exchange_of(mutant)
-    changed: list[tuple[FunctionType, CodeType]] = []
-    for one in live_functions([mutant.file])[mutant.file]:
-        pair = pairs.get((one.__code__.co_qualname, one.__code__.co_firstlineno))
-        if pair is not None:
-            changed.append((one, one.__code__))
-            one.__code__ = pair[1]
+    changed = _changed(mutant)
+    kept = [(function, function.__code__) for function, _ in changed]
     try:
+        for function, code in changed:
+            function.__code__ = code
         yield len(changed)
     finally:
-        for one, code in changed:
-            one.__code__ = code
+        for function, code in kept:
+            function.__code__ = code
+
+
+@lru_cache(maxsize=1)
+def _changed(mutant: Mutant) -> list[tuple[FunctionType, CodeType]]:
+    _import(mutant.file)
+    pairs = exchange_of(mutant)
+    functions = live_functions([mutant.file])[mutant.file]
+    keys = [(one, (one.__code__.co_qualname, one.__code__.co_firstlineno)) for one in functions]
+    return [(one, pairs[key][1]) for one, key in keys if key in pairs]
 
 
 def _import(file: str) -> None:
