@@ -111,7 +111,7 @@ def test_a_mutant_reaches_registered_functions_and_nothing_is_left_after() -> No
     roll = torch._refs.roll
 
     def rolled() -> list[int]:
-        return [int(one) for one in roll(torch.arange(4), 1)]
+        return [int(one) for one in roll(torch.arange(4), 1, 0)]
 
     before, code = rolled(), roll.__wrapped__.__code__
     one = mutant_of("swapped operands", "torch/_refs/__init__.py", "roll", "start = ")
