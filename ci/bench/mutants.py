@@ -193,7 +193,11 @@ def in_turn(cases: Iterable[Recorded]) -> list[Recorded]:
     kinds: dict[str, list[Recorded]] = defaultdict(list)
     for one in cases:
         kinds[one.kind].append(one)
-    return [one for turn in zip_longest(*kinds.values()) for one in turn if one is not None]
+    return list(_in_turn(kinds.values()))
+
+
+def _in_turn(groups: Iterable[list[R]]) -> Iterator[R]:
+    return (one for turn in zip_longest(*groups) for one in turn if one is not None)
 
 
 def result_of(start: MutantResult, cases: Iterable[Recorded], runner: Runner, stopped: Stopped) -> MutantResult | None:
@@ -261,8 +265,10 @@ def draw(lines: frozenset[int], number: int, seed: int) -> list[Mutant]:
     orders = []
     for rule in RULES:
         areas = [random.Random(f"{seed} {rule} {area}").sample(pool, len(pool)) for area, pool in pools[rule].items()]
-        turns = [one for turn in zip_longest(*areas) for one in turn if one is not None]
-        orders.append(iter(sorted(turns, key=lambda one: numbers[one.file, one.statement] not in lines)))
+        orders.append(chain.from_iterable(
+            _in_turn([one for one in area if (numbers[one.file, one.statement] in lines) is reached] for area in areas)
+            for reached in (True, False)
+        ))  # fmt: skip
     while len(drawn) < number and orders:
         for order in tuple(orders):
             fresh = (one for one in order if (one.file, one.function) not in drawn and exchange_of(one))

@@ -194,15 +194,17 @@ def _swap(node: ast.expr, place: Place) -> Iterator[ast.expr]:
 
 def _index(node: ast.expr, place: Place) -> Iterator[ast.expr]:
     match node:
-        case ast.Call(ast.Name("range"), [*first, last]):
-            yield ast.copy_location(ast.Call(node.func, [*first[:1], _made("A - 1", last, last), *first[1:]], []), node)
+        case ast.Call(ast.Name("range"), [*args]) if args:
+            at = min(1, len(args) - 1)
+            new = [*args[:at], _made("A - 1", args[at], args[at]), *args[at + 1 :]]
+            yield ast.copy_location(ast.Call(node.func, new, []), node)
         case ast.Subscript(value, ast.Slice(lower, upper, None) as part, ast.Load()) if lower or upper:
             bound = lower or upper
             moved = _made("A + 1" if lower else "A - 1", bound, bound) if bound else None
-            new = ast.Slice(moved, upper) if lower else ast.Slice(None, moved)
-            yield ast.copy_location(ast.Subscript(value, ast.copy_location(new, part), node.ctx), node)
-        case ast.Subscript(value, ast.Name("i" | "j" | "d" | "dim" | "idx" | "axis") as at, ast.Load()):
-            yield ast.copy_location(ast.Subscript(value, _made("A - 1", at, at), node.ctx), node)
+            cut = ast.copy_location(ast.Slice(moved, upper) if lower else ast.Slice(None, moved), part)
+            yield ast.copy_location(ast.Subscript(value, cut, node.ctx), node)
+        case ast.Subscript(value, ast.Name("i" | "j" | "d" | "dim" | "idx" | "axis") as name, ast.Load()):
+            yield ast.copy_location(ast.Subscript(value, _made("A - 1", name, name), node.ctx), node)
         case ast.BinOp(op=ast.Add() | ast.Mult()) if place.area in INDUCTOR and place.about(
             "index", "inner_fn", "load"
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from copy import deepcopy
 from itertools import islice
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,6 +28,7 @@ CASES = [
     ("off by one", "prims", "y = s[:n]", ["y = s[:n - 1]"]),
     ("off by one", "prims", "y = s[dim]", ["y = s[dim - 1]"]),
     ("off by one", "prims", "y = range(1, n)", ["y = range(1, n - 1)"]),
+    ("off by one", "prims", "y = range(1, n, 2)", ["y = range(1, n - 1, 2)"]),
     ("hint for a symbol", "refs", "n = x.size(0)",
      ["n = torch.fx.experimental.symbolic_shapes.optimization_hint(x.size(0), 4)"]),
     ("hint for a symbol", "lowering", "n = x.get_numel()",
@@ -108,7 +110,7 @@ def test_a_mutant_that_this_torch_has_not_is_named() -> None:
 
 
 def test_a_mutant_reaches_registered_functions_and_nothing_is_left_after() -> None:
-    roll = torch._refs.roll
+    roll: Any = torch._refs.roll
 
     def rolled() -> list[int]:
         return [int(one) for one in roll(torch.arange(4), 1, 0)]
