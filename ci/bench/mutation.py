@@ -12,6 +12,7 @@ import difflib
 import gc
 import importlib
 import importlib.util
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -446,24 +447,22 @@ def functions_in(file: str) -> Iterator[tuple[str, Function]]:
 
 
 def mutants_in(file: str) -> Iterator[Mutant]:
-    """All mutants of a file."""
+    """All mutants of a file. Functions of one name, such as a property's, are numbered together."""
+    numbers: Counter[tuple[str, str]] = Counter()
     for name, function in functions_in(file):
-        numbers: dict[str, int] = {}
         for edit in edits(function, AREA_OF()[file]):
-            number = numbers[edit.rule] = numbers.get(edit.rule, -1) + 1
-            yield Mutant(edit.rule, file, name, number, edit.inner, edit.line, edit.statement)
+            yield Mutant(edit.rule, file, name, numbers[name, edit.rule], edit.inner, edit.line, edit.statement)
+            numbers[name, edit.rule] += 1
 
 
 def mutated(mutant: Mutant) -> tuple[Function, Function]:
     """The function as it is and with the change. Raises InputError if this torch has no such mutant."""
-    found = next((one for name, one in functions_in(mutant.file) if name == mutant.function), None)
-    if found is not None:
-        new = deepcopy(found)
-        of_rule = (edit for edit in edits(new, AREA_OF()[mutant.file]) if edit.rule == mutant.rule)
-        edit = next(islice(of_rule, mutant.number, None), None)
-        if edit is not None:
-            edit.make()
-            return found, new
+    functions = [(one, deepcopy(one)) for name, one in functions_in(mutant.file) if name == mutant.function]
+    every = ((old, new, edit) for old, new in functions for edit in edits(new, AREA_OF()[mutant.file]))
+    of_rule = ((old, new, edit) for old, new, edit in every if edit.rule == mutant.rule)
+    for old, new, edit in islice(of_rule, mutant.number, mutant.number + 1):
+        edit.make()
+        return old, new
     raise InputError(f"{mutant.name}: found no such mutant in this torch, expected one that `--draw` wrote")
 
 
