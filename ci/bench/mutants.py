@@ -265,10 +265,9 @@ def draw(lines: frozenset[int], number: int, seed: int) -> list[Mutant]:
     orders = []
     for rule in RULES:
         areas = [random.Random(f"{seed} {rule} {area}").sample(pool, len(pool)) for area, pool in pools[rule].items()]
-        orders.append(chain.from_iterable(
-            _in_turn([one for one in area if (numbers[one.file, one.statement] in lines) is reached] for area in areas)
-            for reached in (True, False)
-        ))  # fmt: skip
+        reached = [[one for one in area if numbers[one.file, one.statement] in lines] for area in areas]
+        others = [[one for one in area if numbers[one.file, one.statement] not in lines] for area in areas]
+        orders.append(iter([*_in_turn(reached), *_in_turn(others)]))
     while len(drawn) < number and orders:
         for order in tuple(orders):
             fresh = (one for one in order if (one.file, one.function) not in drawn and exchange_of(one))
