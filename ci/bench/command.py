@@ -203,9 +203,9 @@ BENCHMARKS = {
         """,
         "mutants:run",
         (
-            number("--seed", 0, "Seed of the campaign, and of the sample with --draw.", 0),
-            budget("1200cpu", "CPU seconds of the campaign."),
-            number("--cpu", 60, "CPU seconds of the cases of each mutant, at most."),
+            option("--seed", 0, "Seed of the campaign, and of the sample with --draw.", least=0),
+            option("--budget", "1200cpu", "CPU seconds of the campaign."),
+            option("--cpu", 60, "CPU seconds of the cases of each mutant, at most."),
             click.option(
                 "--sample",
                 type=click.Path(dir_okay=False, path_type=Path),
@@ -213,25 +213,22 @@ BENCHMARKS = {
                 metavar="FILE",
                 help="The mutants. Default: ci/bench/mutants.tsv.",
             ),
-            click.option(
+            option(
                 "--draw",
+                0,
+                "Draw N mutants in statements that the campaign runs, and write them to the sample's file.",
                 "number",
-                type=click.IntRange(1),
-                metavar="N",
-                help="Draw N mutants in statements that the campaign runs, and write them to the sample's file.",
+                least=0,
             ),
-            names("--class", "only", "Only this class of mutants."),
-            number("--first", None, "Only the first N mutants of the sample."),
             click.option(
                 "--keep",
-                "keep_in",
                 type=click.Path(file_okay=False, exists=True, path_type=Path),
                 metavar="FOLDER",
                 help="Keep the cases of the campaign and the result of each mutant in FOLDER, so that the command can "
                 "be interrupted. What FOLDER has is not run again.",
             ),
-            stages_option,
-            jobs_option,
+            STAGES_OPTION,
+            JOBS_OPTION,
         ),
     ),
     "peers": Benchmark(

@@ -15,6 +15,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from threading import Lock
 from typing import Final, Literal, TypeAlias, TypeVar
+from zlib import crc32
 
 import msgspec
 
@@ -33,13 +34,12 @@ from ci.bench.mutation import (
 )
 from ddefuzz.campaign.plan import Plan, parse_budget
 from ddefuzz.campaign.tasks import CaseResult, CaseTask, run_case
-from ddefuzz.cli.output import stop_on_interrupt
-from ddefuzz.errors import EXIT_INTERRUPTED, InputError
-from ddefuzz.execute.pool import Lost, Pool, Stopped
+from ddefuzz.errors import InputError
+from ddefuzz.execute.pool import LostTask, Pool, Stopped
 from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Stage
 from ddefuzz.files import append, is_there, read_bytes, read_text, write_atomically
 from ddefuzz.findings.model import Sighting
-from ddefuzz.generate.origin import Again
+from ddefuzz.generate.profiles import Again
 from ddefuzz.oracles.table import BY_DEFAULT
 from ddefuzz.show.blocks import Block, Code, Heading, prose, table
 
@@ -124,7 +124,7 @@ def run_job(job: Job) -> CaseResult:
         return run_case(job.task)
 
 
-Runner: TypeAlias = Callable[[Mutant | None, CaseTask], CaseResult | Lost]
+Runner: TypeAlias = Callable[[Mutant | None, CaseTask], CaseResult | LostTask]
 """Runs a case with a mutant, or without."""
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -142,12 +142,12 @@ def kept_in(path: Path, kind: type[R]) -> list[R]:
         raise InputError(f"{path}: found {error}, expected what `python ci/bench mutants --keep` wrote") from error
 
 
-def keep(path: Path, one: msgspec.Struct) -> None:
+def add(path: Path, one: msgspec.Struct) -> None:
     """Add a record to a file."""
     append(path, msgspec.json.encode(one) + b"\n")
 
 
-def healthy_campaign(plan: Plan, path: Path, stopped: Stopped, say: Callable[[str], None]) -> list[Recorded]:
+def healthy_campaign(session: Session, plan: Plan, path: Path) -> list[Recorded]:
     """The cases of a campaign without mutants, from its file as far as it has them. The rest is run and added."""
     budget, _ = plan.budget.cpu_seconds or 0.0, statements()
     cases = kept_in(path, Recorded)
@@ -155,21 +155,21 @@ def healthy_campaign(plan: Plan, path: Path, stopped: Stopped, say: Callable[[st
     reached = Counter((line, one.kind) for one in cases for line in one.lines)
     index = cases[-1].task.index + 1 if cases else 0
     with Pool(plan.jobs) as pool:
-        while spent < budget and not stopped():
+        while spent < budget and not session.stopped():
             tasks = [plan.task_of(at, None) for at in range(index, index + plan.jobs)]
             tasks = [msgspec.structs.replace(one, known=frozenset(known)) for one in tasks]
             futures = [pool.submit(record, one, plan.seconds_of(one) + SETUP) for one in tasks]
             for task, future in zip(tasks, futures, strict=True):
                 done = future.result()
                 index = task.index + 1
-                if isinstance(done, Lost) or not done.result.program:
+                if isinstance(done, LostTask) or not done.result.program:
                     continue
                 case = recorded(task, done, reached)
                 known.update(case.keys)
                 spent += case.cpu_seconds
                 cases.append(case)
-                keep(path, case)
-            say(f"campaign without mutants: {len(cases)} cases, {spent:.0f} of {budget:.0f} CPU s, "
+                add(path, case)
+            session.live.update(f"campaign without mutants: {len(cases)} cases, {spent:.0f} of {budget:.0f} CPU s, "
                 f"{len({line for line, _ in reached})} of {len(statements())} statements reached")  # fmt: skip
     return cases
 
@@ -209,17 +209,17 @@ def result_of(start: MutantResult, cases: Iterable[Recorded], runner: Runner, st
         if stopped():
             return None
         done = runner(found.mutant, case.task)
-        spent = 0.0 if isinstance(done, Lost) else done.cpu_seconds
+        spent = 0.0 if isinstance(done, LostTask) else done.cpu_seconds
         found = msgspec.structs.replace(found, cases=found.cases + 1, cpu_seconds=found.cpu_seconds + spent)
-        if isinstance(done, Lost):
+        if isinstance(done, LostTask):
             lost += 1
-            if done.outcome != "not-judged" and not isinstance(runner(None, case.task), Lost) and not found.found:
+            if done.outcome != "not-judged" and not isinstance(runner(None, case.task), LostTask) and not found.found:
                 found = _shown(found, case, kind=done.outcome, site=done.reason)
             continue
         new = [one for one in done.sightings if one.signature.key not in case.keys]
         if new:
             before = runner(None, case.task)
-            known = () if isinstance(before, Lost) else {one.signature.key for one in before.sightings}
+            known = () if isinstance(before, LostTask) else {one.signature.key for one in before.sightings}
             new = [one for one in new if one.signature.key not in known]
         failing += bool(new)
         for one in new:
@@ -304,10 +304,8 @@ def run(
     budget: str,
     cpu: int,
     sample: Path,
-    number: int | None,
-    only: tuple[str, ...],
-    first: int | None,
-    keep_in: Path | None,
+    number: int,
+    keep: Path | None,
     stages: tuple[Stage, ...],
     jobs: int,
 ) -> Result:
@@ -317,50 +315,47 @@ def run(
     if plan.budget.cpu_seconds is None:
         raise InputError(f"--budget: found {budget}, expected CPU seconds such as 1200cpu")
     campaign = f"torch {metadata.version('torch')}, seed {seed}, {', '.join(stages)}"
-    folder = keep_in or session.folder
-    chosen = [] if number is not None else read_sample(sample)
-    chosen = [one for one in chosen if not only or one[0].rule in only][:first]
-    with stop_on_interrupt() as stopped:
-        name = campaign.replace(", ", "-").replace(" ", "-")
-        cases = healthy_campaign(plan, folder / f"cases-{name}.jsonl", stopped, session.live.update)
-        lines = frozenset(line for one in cases for line in one.lines)
-        spent = sum(one.cpu_seconds for one in cases)
-        if number is not None:
-            drawn = draw(lines, number, seed)
-            write_atomically(sample, f"# seed {seed}\n" + written(drawn))
-            return Result([msgspec.to_builtins(one) for one in drawn], list(candidates(lines)))
-        done = _results(chosen, cases, f"{campaign}, {spent:.0f} CPU s", cpu, folder, jobs, stopped, session)
-    record = {"schema": "ddefuzz.bench.mutants/1", "campaign": campaign, "cases": len(cases), "cpu_seconds": spent,
-              "statements": len(lines), "interrupted": len(done) < len(chosen), "mutants": done}  # fmt: skip
-    exit_code = EXIT_INTERRUPTED if len(done) < len(chosen) else 0
-    return Result(record, list(view(done, f"{campaign}, {len(cases)} cases, {spent:.0f} CPU s")), exit_code=exit_code)
+    folder = keep or session.folder
+    chosen = [] if number else read_sample(sample)
+    name = f"{campaign} {crc32(repr(statements()).encode()):08x}".replace(", ", "-").replace(" ", "-")
+    cases = healthy_campaign(session, plan, folder / f"cases-{name}.jsonl")
+    lines = frozenset(line for one in cases for line in one.lines)
+    spent = sum(one.cpu_seconds for one in cases)
+    if number:
+        drawn = draw(lines, number, seed)
+        write_atomically(sample, f"# seed {seed}\n" + written(drawn))
+        return Result(drawn, candidates(lines))
+    campaign = f"{campaign}, {len(cases)} cases, {spent:.0f} CPU s"
+    done = _results(session, chosen, cases, campaign, cpu, folder / "mutants.jsonl", jobs)
+    record = {"schema": "ddefuzz.bench.mutants/1", "campaign": campaign, "statements": len(lines),
+              "interrupted": len(done) < len(chosen), "mutants": done}  # fmt: skip
+    return Result(record, view(done, campaign))
 
 
 def _results(
+    session: Session,
     chosen: list[tuple[Mutant, str]],
     cases: list[Recorded],
     campaign: str,
     cpu: int,
-    folder: Path,
+    path: Path,
     jobs: int,
-    stopped: Stopped,
-    session: Session,
 ) -> list[MutantResult]:
-    numbers, path = {line: at for at, line in enumerate(statements())}, folder / "mutants.jsonl"
+    numbers = {line: at for at, line in enumerate(statements())}
     before = {(one.mutant, one.limit, one.campaign): one for one in kept_in(path, MutantResult)}
-    healthy: dict[int, CaseResult | Lost] = {}
+    healthy: dict[int, CaseResult | LostTask] = {}
     adding = Lock()
 
     def test(row: tuple[Mutant, str], without: Pool) -> MutantResult | None:
         mutant, equivalent = row
         known = before.get((mutant, float(cpu), campaign))
-        if known is not None or stopped():
+        if known is not None or session.stopped():
             return known and msgspec.structs.replace(known, equivalent=equivalent)
         line = numbers[mutant.file, mutant.statement]
         reachers = in_turn(one for one in cases if line in one.lines)
         with Pool(1) as pool:
 
-            def runner(with_it: Mutant | None, task: CaseTask) -> CaseResult | Lost:
+            def runner(with_it: Mutant | None, task: CaseTask) -> CaseResult | LostTask:
                 seconds = 2 * cpu + SETUP
                 if with_it is not None:
                     return pool.submit(run_job, Job(with_it, task), seconds).result()
@@ -369,11 +364,11 @@ def _results(
                 return healthy[task.index]
 
             start = MutantResult(mutant=mutant, diff=diff(mutant), limit=cpu, campaign=campaign, reachers=len(reachers))
-            done = result_of(start, reachers, runner, stopped)
+            done = result_of(start, reachers, runner, session.stopped)
         if done is None:
             return None
         with adding:
-            keep(path, done)
+            add(path, done)
         return msgspec.structs.replace(done, equivalent=equivalent)
 
     every: list[MutantResult] = []

@@ -49,6 +49,22 @@ CHECKS: Final = frozenset({"_check", "_check_value", "_check_with", "_check_is_s
 VIEWS: Final = frozenset({"as_strided", "view", "view_of", "expand", "transpose", "permute", "squeeze", "unsqueeze",
                           "alias", "detach", "slice", "select", "narrow", "diagonal", "broadcast_in_dim", "split_dim",
                           "collapse_view", "slice_in_dim", "reshape", "movedim", "t", "contiguous"})  # fmt: skip
+STATIC: Final = (
+    "dtype",
+    "ndim",
+    "dim()",
+    "type",
+    "device",
+    "layout",
+    "is_",
+    "isinstance",
+    " in ",
+    "rank",
+    "None",
+    "len(",
+)
+"""What the conditions of checks contain that no size decides."""
+
 SWAPPED_CALLS: Final = frozenset({"sub", "div", "true_divide", "floor_divide", "pow", "remainder", "fmod", "atan2",
                                   "copysign", "lt", "gt", "le", "ge", "mm", "matmul", "FloorDiv", "Mod", "truncdiv",
                                   "ModularIndexing", "floordiv", "mod"})  # fmt: skip
@@ -276,14 +292,22 @@ def _is_check(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and _called(statement.value) in CHECKS
 
 
+def _asserts(statement: ast.stmt) -> bool:
+    """Whether it is a check that may become a run-time assertion: of sizes, not of ranks, dtypes and other types."""
+    match statement:
+        case ast.Expr(ast.Call(args=[condition, *_])) if _is_check(statement):
+            return not any(word in ast.unparse(condition) for word in STATIC)
+    return False
+
+
 def _dropped(block: list[ast.stmt], at: int, place: Place) -> Iterator[list[ast.stmt]]:
-    if _is_check(block[at]):
+    if _asserts(block[at]):
         yield _with(block, at, [])
 
 
 def _moved(block: list[ast.stmt], at: int, place: Place) -> Iterator[list[ast.stmt]]:
     last = len(block) - isinstance(block[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
-    if _is_check(block[at]) and at + 1 < last:
+    if _asserts(block[at]) and at + 1 < last:
         yield [*block[:at], *block[at + 1 : last], block[at], *block[last:]]
 
 

@@ -11,14 +11,14 @@ import pytest
 from ci.bench.mutants import SAMPLE, MutantResult, Recorded, draw, in_turn, names, read_sample, result_of, view, written
 from ci.bench.mutation import RULES, Mutant, mutants_in
 from ddefuzz.campaign.tasks import CaseResult, CaseTask
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import InputError
-from ddefuzz.execute.pool import Lost
+from ddefuzz.execute.pool import LostTask
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Sighting
-from ddefuzz.generate.origin import Again
+from ddefuzz.generate.profiles import Again
 from tests.bench.typed_bench import text_of, typed
 
 REFS = "torch/_refs/__init__.py"
@@ -28,7 +28,7 @@ START = MutantResult(mutant=ROLL, diff="-a\n+b", limit=60, campaign="a campaign"
 
 def sighting(site: Site, anchor: str = "a") -> Sighting:
     observation = Observation("export", EXPLICIT, "fail")
-    failure = Classified(Failure("dde", observation, "u0 < 1"), Signature("dde", site, anchor), "avoidable", "rule")
+    failure = Classification(Failure("dde", observation, "u0 < 1"), Signature("dde", site, anchor), "avoidable", "rule")
     return Sighting(classified=failure, verdict="fails", ops=(), torch="2.13.0", program=None)
 
 
@@ -61,7 +61,7 @@ def test_who_is_named(site: Site, expected: str) -> None:
 
 
 def test_a_failure_that_the_case_has_anyway_does_not_count() -> None:
-    def runner(mutant: Mutant | None, task: CaseTask) -> CaseResult | Lost:
+    def runner(mutant: Mutant | None, task: CaseTask) -> CaseResult | LostTask:
         return case_result(AT_ROLL) if mutant else case_result(AT_ROLL if task.index == 1 else ELSEWHERE)
 
     cases = [case(0, AT_ROLL.signature.key), case(1)]
@@ -73,7 +73,7 @@ def test_a_failure_that_the_case_has_anyway_does_not_count() -> None:
 
 
 def test_the_cases_end_when_the_mutant_is_named_or_the_limit_is_reached() -> None:
-    def runner(mutant: Mutant | None, task: CaseTask) -> CaseResult | Lost:
+    def runner(mutant: Mutant | None, task: CaseTask) -> CaseResult | LostTask:
         return case_result(*[AT_ROLL if task.index == 1 else ELSEWHERE][: mutant is not None], cpu_seconds=25.0)
 
     found = result_of(START, map(case, range(9)), runner, lambda: False)
@@ -84,8 +84,8 @@ def test_the_cases_end_when_the_mutant_is_named_or_the_limit_is_reached() -> Non
 
 
 def test_a_worker_that_is_lost_only_with_the_mutant_shows_it() -> None:
-    def runner(mutant: Mutant | None, task: CaseTask) -> CaseResult | Lost:
-        return Lost("crash", "signal 11") if mutant or task.index == 0 else case_result()
+    def runner(mutant: Mutant | None, task: CaseTask) -> CaseResult | LostTask:
+        return LostTask("crash", "signal 11") if mutant or task.index == 0 else case_result()
 
     found = result_of(msgspec.structs.replace(START, limit=600), [case(0), case(1)], runner, lambda: False)
     assert found is not None and (found.found, found.kind, found.named) == (True, "crash", "")

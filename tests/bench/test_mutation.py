@@ -45,6 +45,7 @@ CASES = [
     ("step changed", "shapes", "return True", ["return False"]),
     ("step changed", "refs", "return True", []),
     ("assertion dropped", "meta", "torch._check(a == b, lambda: 'text')", ["pass"]),
+    ("assertion dropped", "meta", "torch._check(a.ndim == 2)", []),
     ("assertion moved", "meta", "torch._check(a)\nb()\nreturn c", ["b()\ntorch._check(a)\nreturn c"]),
     ("assertion moved", "meta", "torch._check(a)\nreturn c", []),
     ("assertion too strict", "meta", "torch._check(a >= b)", ["torch._check(a > b)"]),
