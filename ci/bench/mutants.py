@@ -327,7 +327,7 @@ def run(
         return Result(drawn, candidates(lines))
     campaign = f"{campaign}, {len(cases)} cases, {spent:.0f} CPU s"
     done = _results(session, chosen, cases, campaign, cpu, folder / "mutants.jsonl", jobs)
-    record = {"schema": "ddefuzz.bench.mutants/1", "campaign": campaign, "statements": len(lines),
+    record = {"schema": "ddefuzz.bench.mutants/1", "campaign": campaign, "cpu_seconds": spent, "statements": len(lines),
               "interrupted": len(done) < len(chosen), "mutants": done}  # fmt: skip
     return Result(record, view(done, campaign))
 
