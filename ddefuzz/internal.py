@@ -39,7 +39,8 @@ SCHEMA: Final = "ddefuzz.error/1"
 MOST_SAID: Final = 500
 """How many characters of an exception a row has. The report has all."""
 
-_USER: Final = re.compile(r"://[^\s:/@]*:")
+_USER: Final = re.compile(r":/++[^\s:/@]*+:")
+"""One slash is how a path spells the beginning of a URL."""
 
 hiding: list[Callable[[str], str]] = []
 """What else takes passwords out of reports."""

@@ -23,7 +23,7 @@ from ddefuzz.artifacts.model import (
 )
 from ddefuzz.artifacts.page import DOCUMENT, INDEX, about, artifacts_view, own_files, write_folder
 from ddefuzz.checking.check import START_SECONDS, Target, targets_of
-from ddefuzz.cli.command import Output, argument, click_command, formats, option, typed_words
+from ddefuzz.cli.command import Output, PathType, argument, click_command, formats, option, typed_words
 from ddefuzz.cli.options import DB, JOBS, capture_stage_option, semantics_option, timeout_option
 from ddefuzz.cli.output import LiveLine, deliver, page_writers, resolve, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
@@ -64,7 +64,7 @@ def command(
     folder: Path | None = option(
         "The folder to write to. Default: artifacts-NAME.",
         "--output",
-        type_=click.Path(file_okay=False, path_type=Path),
+        type_=PathType(file_okay=False),
         metavar="DIR",
     ),
     timeout: float = timeout_option(120.0, "one stage"),

@@ -5,15 +5,13 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-import rich_click as click
-
 from ddefuzz.checking.check import Options, Progress, check_named
 from ddefuzz.checking.patch import write_changes
 from ddefuzz.checking.problems import torch_itself
 from ddefuzz.checking.report import Report, report_record, report_view
 from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study_view
 from ddefuzz.checking.study import study as study_models
-from ddefuzz.cli.command import SECONDS_OR_NONE, Output, argument, click_command, formats, option, output_file
+from ddefuzz.cli.command import SECONDS_OR_NONE, Output, PathType, argument, click_command, formats, option, output_file
 from ddefuzz.cli.options import IN_STAGES, JOBS, semantics_option, timeout_option
 from ddefuzz.cli.output import LiveLine, Writer, command_line, deliver, page_writers, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE
@@ -29,7 +27,7 @@ def study(
     models: Path = option(
         "Files with models: each NAME with NAME_args is one.",
         default=Path("corpora/models"),
-        type_=click.Path(exists=True, file_okay=False, path_type=Path),
+        type_=PathType(exists=True, file_okay=False),
         metavar="FOLDER",
     ),
     groups: tuple[str, ...] = option(
@@ -46,7 +44,7 @@ def study(
     keep: Path | None = option(
         "Add each model to FILE (JSON lines) when it is done. Models that FILE has with the same settings, torch and "
         "package are not done again. All rows of FILE are printed, so that a study may have several runs.",
-        type_=click.Path(dir_okay=False, path_type=Path),
+        type_=PathType(dir_okay=False),
         metavar="FILE",
     ),
     output: Output = formats("text", "json", "markdown", "html"),
@@ -102,7 +100,7 @@ def command(
     ),
     known: Path | None = option(
         "Name the problems that are findings in this folder. Default: the folder `findings`, if there is one.",
-        type_=click.Path(exists=True, file_okay=False, path_type=Path),
+        type_=PathType(exists=True, file_okay=False),
         metavar="FOLDER",
     ),
     timeout: float = timeout_option(60.0, "one capture"),

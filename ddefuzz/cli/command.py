@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from inspect import isfunction, signature
+from itertools import combinations
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
@@ -19,7 +20,7 @@ from click import get_current_context
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.limit import check_seconds
-from ddefuzz.files import check_writable
+from ddefuzz.files import check_writable, real_path
 from ddefuzz.findings.url import DatabaseUrl, parse_url
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -37,6 +38,7 @@ def click_command(
         def call(**given: Any) -> None:
             if "format_" in given:
                 given["output"] = Output(given.pop("format_"), given.pop("outputs", ()))
+                _check_places(given["output"])
             function(**given)
 
         decorated: Any = call
@@ -128,7 +130,7 @@ def _click_type(hint: Any, type_: Any) -> Any:
         type_ = get_args(hint)
     if isinstance(type_, tuple) and isinstance(type_[0], str):
         return click.Choice(type_)
-    return type_ or {Path: click.Path(path_type=Path), DatabaseUrl: URL}.get(hint, hint)
+    return type_ or {Path: PathType(), DatabaseUrl: URL}.get(hint, hint)
 
 
 class ValueType(click.ParamType[Any]):
@@ -144,6 +146,27 @@ class ValueType(click.ParamType[Any]):
             return self.read(value)
         except InputError as error:
             self.fail(str(error), param, ctx)
+
+
+class PathType(click.Path):
+    """A path, with what click tests of it. A URL of a database is none: as a path its password would be shown."""
+
+    def __init__(self, **tests: bool) -> None:
+        super().__init__(**tests, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path of what was typed."""
+        try:
+            return super().convert(_path(value), param, ctx)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _path(value: object) -> Path:
+    text = str(value)
+    if not text or "://" in text:
+        raise InputError(f"found {'a URL' if text else repr(text)}, expected a path")
+    return Path(text)
 
 
 def _jobs(value: object) -> int:
@@ -187,8 +210,9 @@ def output_file(*names: str) -> ValueType:
             raise InputError(f"found {value!r}, expected FORMAT=PATH")
         if names and name not in names:
             raise InputError(f"found the format {name!r}, expected one of {', '.join(names)}")
-        check_writable(Path(path))
-        return (name, Path(path)) if names else Path(path)
+        place = _path(path)
+        check_writable(place)
+        return (name, place) if names else place
 
     return ValueType("FORMAT=PATH" if names else "FILE", read)
 
@@ -215,6 +239,13 @@ class Output(NamedTuple):
     def formats(self) -> set[str]:
         """All formats that are written."""
         return {self.format, *(name for name, _ in self.files)}
+
+
+def _check_places(output: Output) -> None:
+    """Raise click's error if two files of `--output` are one."""
+    for (_, first), (_, second) in combinations(output.files, 2):
+        if real_path(first) == real_path(second):
+            raise click.UsageError(f"found --output with {first} and {second}, expected a file of its own for each")
 
 
 def formats(*names: str, files: bool = True) -> Any:

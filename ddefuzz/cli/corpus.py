@@ -9,7 +9,7 @@ from pathlib import Path
 import rich_click as click
 
 from ddefuzz.campaign.replay import CaseFile, case_files, covered, enough, expectation_of, expectations
-from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.command import Output, PathType, argument, click_command, formats, option
 from ddefuzz.cli.options import IN_STAGES, JOBS
 from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers
 from ddefuzz.errors import EXIT_FOUND, InputError
@@ -41,7 +41,7 @@ def command() -> None:
 
 @click_command("add", command)
 def add(
-    corpus: Path = argument(type_=click.Path(path_type=Path, file_okay=False)),
+    corpus: Path = argument(type_=PathType(file_okay=False)),
     programs: tuple[str, ...] = argument("PROGRAM..."),
     stages: tuple[Stage, ...] = IN_STAGES,
     url: DatabaseUrl | None = FINDINGS_OF,
@@ -74,7 +74,7 @@ def promote(
     corpus: Path = option(
         "The folder to which the cases are added.",
         default=REGRESSION,
-        type_=click.Path(path_type=Path, file_okay=False),
+        type_=PathType(file_okay=False),
         metavar="FOLDER",
     ),
     url: DatabaseUrl | None = FINDINGS_OF,

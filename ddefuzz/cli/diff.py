@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import rich_click as click
-
 from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.campaign.replay import kept_cases
-from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.command import Output, PathType, argument, click_command, formats, option
 from ddefuzz.cli.options import DB, IN_STAGES, JOBS, profile_option, seed_option
 from ddefuzz.cli.output import LiveLine, deliver_report
 from ddefuzz.errors import InputError, NothingRanError
@@ -40,7 +38,7 @@ def command(
     stages: tuple[Stage, ...] = IN_STAGES,
     save: Path | None = option(
         "Write the results to OLD.jsonl and NEW.jsonl in this folder.",
-        type_=click.Path(path_type=Path, file_okay=False),
+        type_=PathType(file_okay=False),
         metavar="FOLDER",
     ),
     jobs: int = JOBS,

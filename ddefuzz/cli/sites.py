@@ -9,7 +9,7 @@ from typing import get_args
 import rich_click as click
 from rich.progress import track
 
-from ddefuzz.cli.command import Output, click_command, formats, option
+from ddefuzz.cli.command import Output, PathType, click_command, formats, option
 from ddefuzz.cli.options import DB
 from ddefuzz.cli.output import deliver, json_writers, page_writers, progress_console
 from ddefuzz.errors import InputError
@@ -35,7 +35,7 @@ def command(
     ),
     html: Path | None = option(
         "Write HTML pages of torch's source with its guard sites colored.",
-        type_=click.Path(path_type=Path, file_okay=False),
+        type_=PathType(file_okay=False),
         metavar="FOLDER",
     ),
     db: DatabaseUrl = DB,

@@ -26,6 +26,8 @@ RANDOM_BYTES = 32
 
 def add(session: Session, name: str, when: datetime) -> str:
     """A new token for a name, which is not stored and cannot be read again. Raises `InputError`."""
+    if "://" in name:  # it is shown
+        raise InputError("found a URL, expected the name of a person")
     if not name.isprintable() or not 0 < len(name.strip()) == len(name) <= LONGEST_NAME:
         raise InputError(f"found the name {name[:100]!r}, expected 1 to {LONGEST_NAME} printable characters")
     made = session.scalar(select(TOKENS.c.made).where(TOKENS.c.name == name))

@@ -123,5 +123,6 @@ def text_without_passwords(text: str, words: list[str]) -> str:
     """A text that may repeat one of the words (those of the command line), and URLs from elsewhere."""
     for word in words:
         if _SCHEME.search(word):
-            text = text.replace(word, without_passwords(word))
+            for spelling in (word, re.sub("/+", "/", word)):  # the second is that of a path
+                text = text.replace(spelling, without_passwords(word))
     return _KEY_IN_TEXT.sub(r"\1***", without_url_passwords(text))

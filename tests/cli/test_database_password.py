@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import rich_click as click
 
 from ddefuzz import internal
 from ddefuzz.cli import doctor
@@ -90,6 +91,34 @@ def ddefuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 
 def test_each_command_with_a_database_is_in_the_table() -> None:
     assert {name for name, one in commands() if any(option.type.name == "URL" for option in one.params)} == set(WORDS)
+
+
+PATHS = [
+    (name, parameter)
+    for name, command in commands()
+    for parameter in command.params
+    if isinstance(parameter.type, click.Path) or parameter.type.name in ("FILE", "FORMAT=PATH")
+]
+
+
+@pytest.mark.parametrize(("name", "parameter"), PATHS, ids=[f"{name} {of.name}" for name, of in PATHS])
+def test_a_url_is_no_path(name: str, parameter: click.Parameter) -> None:
+    start = "json=" if parameter.type.name == "FORMAT=PATH" else ""
+    for text, found in ((UNREACHABLE, "found a URL, expected a path"), ("", "found '")):
+        with pytest.raises(click.BadParameter) as caught:
+            parameter.type.convert(start + text, parameter, click.Context(click.Command(name)))
+        assert caught.value.message.startswith(("found the format", found))
+        assert WORD not in caught.value.message
+
+
+@pytest.mark.parametrize("words", ["findings export", "init", "corpus list", "replay", "sites --html", "tokens add"])
+def test_a_url_in_place_of_a_path_or_name(words: str, ddefuzz: Said, tmp_path: Path) -> None:
+    Database.open(f"sqlite:///{tmp_path}/findings.db").close()
+    db = [] if words in ("init", "corpus list") else ["--db", f"sqlite:///{tmp_path}/findings.db"]
+    before = set(tmp_path.rglob("*"))
+    code, text = ddefuzz(*words.split(), UNREACHABLE, *db)
+    assert (code, WORD in text, "found a URL, expected" in text) == (2, False, True)
+    assert set(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("command", [pytest.param(c, marks=pytest.mark.slow) if c in SLOW else c for c in WORDS])

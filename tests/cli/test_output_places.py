@@ -263,6 +263,15 @@ def test_the_pages_of_sites_are_refused(planted: str, name: str, tmp_path: Path,
     assert tree(tmp_path) == before
 
 
+@pytest.mark.parametrize("second", ["report", "./report", "link"])
+def test_two_formats_are_not_written_to_one_file(tmp_path: Path, second: str, url: str) -> None:
+    (tmp_path / "link").symlink_to("report")
+    words = ["sites", "--db", url, "--output", f"json={tmp_path}/report", "--output", f"text={tmp_path}/{second}"]
+    done = CliRunner().invoke(cli, words)
+    assert (done.exit_code, "expected a file of its own for each" in done.output) == (2, True)
+    assert not (tmp_path / "report").exists()
+
+
 def test_artifacts_delete_nothing_outside_of_their_folder(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "precious").write_text("mine")

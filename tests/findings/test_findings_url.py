@@ -129,6 +129,11 @@ def test_words_and_texts_without_passwords() -> None:
     assert without_passwords("--seed=3") == "--seed=3"
     assert without_passwords("https://github.com/pytorch/pytorch/issues/1").endswith("/pytorch/issues/1")
     assert text_without_passwords(f"a {typed} b", [typed]) == "a now=postgresql://ada:***@host/db%232.13 b"
+    as_path = str(Path("postgresql://ada:p@host/db?x=y"))
+    assert text_without_passwords(f"{as_path}/f: no", []) == "postgresql:/ada:***@host/db?x=y/f: no"
+    assert text_without_passwords(f"{as_path}: no", ["postgresql://ada:p@host/db?x=y"]) == (
+        "postgresql://ada:***@host/db?***: no"
+    )
     assert (
         text_without_passwords("at redis://a:b/c@d/e and sslpassword=x y", [])
         == "at redis://a:***@d/e and sslpassword=*** y"
