@@ -18,6 +18,9 @@ import errno
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeGuard, TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 EXIT_OK = 0
 EXIT_FOUND = 1
@@ -90,11 +93,16 @@ _LIMITED = {
 """What the environment lacks where the operating system answers with an error number, as what is expected."""
 
 
+def is_of(error: BaseException, kind: type[E]) -> TypeGuard[E]:
+    """Whether an exception is one of this class. `isinstance` may raise what a class of the user's raises."""
+    return issubclass(type(error), kind)
+
+
 def unsupported_by(error: BaseException, doing: str) -> UnsupportedError | None:
     """The error as one of the environment's, None where it may be a bug of ddefuzz; `doing` is what was tried."""
-    if isinstance(error, MemoryError):
+    if is_of(error, MemoryError):
         return UnsupportedError(f"{doing}: out of memory, expected {_LIMITED[errno.ENOMEM]}")
-    if not isinstance(error, OSError) or error.errno not in _LIMITED:
+    if not is_of(error, OSError) or error.errno not in _LIMITED:
         return None
     where = f" ({error.filename})" if error.filename else ""
     return UnsupportedError(f"{doing}: {error.strerror}{where}, expected {_LIMITED[error.errno]}")

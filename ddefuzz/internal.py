@@ -17,12 +17,12 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from ddefuzz import __version__
-from ddefuzz.errors import EXIT_INTERNAL, DdefuzzError, InputError, unsupported_by
+from ddefuzz.errors import EXIT_INTERNAL, DdefuzzError, InputError, is_of, unsupported_by
 from ddefuzz.files import is_folder, write_atomically
 
 FOLDER: Final = "_DDEFUZZ_REPORTS"
@@ -121,9 +121,9 @@ def said_with(error: BaseException, report: str) -> str:
 
 def is_internal(error: BaseException) -> bool:
     """Whether an exception is a bug of ddefuzz."""
-    if isinstance(error, DdefuzzError):
+    if is_of(error, DdefuzzError):
         return error.exit_code == EXIT_INTERNAL
-    return not isinstance(error, BrokenPipeError) and unsupported_by(error, "") is None
+    return not is_of(error, BrokenPipeError) and unsupported_by(error, "") is None
 
 
 def note(error: BaseException) -> InternalError:
@@ -164,12 +164,40 @@ def apart() -> Iterator[list[InternalError]]:
 
 def error_line(error: BaseException) -> str:
     """An exception in one line."""
-    try:
-        message = str(error).encode(errors="backslashreplace").decode()
-        text = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    except Exception:  # noqa: BLE001 its own __str__ fails
-        text = type(error).__name__
+    message = message_of(error)
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return " ".join(text.split())[:MOST_SAID]
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an exception that may be the user's. Lone surrogates are replaced, which JSON cannot have."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except BaseException as failure:  # noqa: BLE001 an exception whose own __str__ fails is still one
+        return f"<{type(failure).__name__} in __str__>"
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """The traceback of an exception, whatever its class has by that name."""
+    trace: TracebackType | None = _slot(error, "__traceback__")
+    return trace
+
+
+def exception_chain(error: BaseException) -> list[BaseException]:
+    """`error` and its causes, by `__cause__`, else `__context__`, each once, whatever their classes have by that
+    name.
+    """
+    chain: dict[int, BaseException] = {}
+    following: BaseException | None = error
+    while following is not None and id(following) not in chain:
+        chain[id(following)] = following
+        cause = _slot(following, "__cause__")
+        following = cause if cause is not None else _slot(following, "__context__")
+    return list(chain.values())
+
+
+def _slot(error: BaseException, name: str) -> Any:
+    return vars(BaseException)[name].__get__(error)
 
 
 def noted() -> tuple[InternalError, ...]:
@@ -206,10 +234,14 @@ def written(error: BaseException, where: str = "") -> str:
 
     An exception that is raised at the same place again has the same report: that of the last one.
     """
-    trace = traceback.TracebackException.from_exception(error)
-    place = "".join(f"{one.filename}:{one.lineno}\n" for one in trace.stack) + type(error).__qualname__
+    lines = "".join(f"{one.f_code.co_filename}:{line}\n" for one, line in traceback.walk_tb(traceback_of(error)))
+    try:
+        trace = "".join(traceback.TracebackException.from_exception(error).format())
+    except BaseException:  # noqa: BLE001 the exception, its source and its code may be the user's
+        trace = f"{lines}{error_line(error)}\n"
+    place = lines + type(error).__qualname__
     name = f"ddefuzz-error-{hashlib.sha256(place.encode(errors='replace')).hexdigest()[:12]}.txt"
-    text = f"ddefuzz {__version__}: {' '.join(sys.argv)}\n{where}\n{''.join(trace.format())}"
+    text = f"ddefuzz {__version__}: {' '.join(sys.argv)}\n{where}\n{trace}"
     for hide in (without_url_passwords, *hiding):
         text = hide(text)
     if PLACE and not is_folder(Path(DRAFTS)):

@@ -29,8 +29,9 @@ from ddefuzz.execute.preparation import (
 )
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage, Subject
 from ddefuzz.execute.stages import Capture, stage_function
-from ddefuzz.execute.subject import message_of, prepare, seed
+from ddefuzz.execute.subject import prepare, seed
 from ddefuzz.instrument.events import PROGRAM_FILE
+from ddefuzz.internal import message_of
 
 SMALL = (0, 1, 2)  # the sizes that decisions of torch and of users are about
 HELD_OUT = 12  # the number of sets of inputs that are kept for the study

@@ -8,6 +8,7 @@ leaves on are ended.
 from __future__ import annotations
 
 import builtins
+import errno
 import linecache
 import multiprocessing
 import os
@@ -37,6 +38,9 @@ from ddefuzz.internal import error_line
 OWN = frozenset({"ddefuzz", "msgspec", "multiprocessing", "os", "pebble", "pickle", "posix", "select", "struct"})
 """The packages whose functions must stay as they are: ddefuzz, and what a worker needs to send its result."""
 
+NEEDED = OWN | {"torch"}
+"""The packages whose modules must stay."""
+
 REPLACEABLE = frozenset({"breakpoint", "help", "input", "open", "print"})
 """Builtins that other libraries replace by what does the same."""
 
@@ -54,6 +58,9 @@ SYMBOLIZER = "addr2line"
 FOLDER = tempfile.gettempdir()
 """Read before user code runs."""
 
+FREE = 16
+"""How many more files ddefuzz must be able to open."""
+
 HARMLESS = frozenset({0, signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH})
 """Signals that end or stop no process, unless it asked for that."""
 
@@ -68,8 +75,8 @@ _running: list[str] = []
 def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     """Run user code of the file `path`. Raises `InputError` if it removes or replaces a part of ddefuzz.
 
-    `tempfile.tempdir`, which decides where ddefuzz writes, and the current folder are what they were afterwards. The
-    code has a folder of temporary files of its own, which it may remove.
+    Modules, `tempfile.tempdir`, which decides where ddefuzz writes, and the current folder are what they were
+    afterwards. The code has a folder of temporary files of its own, which it may remove.
 
     What was removed is restored first, so that the worker can report it. If the code sends a signal to its worker, or
     to the processes that started it, `RuntimeError` is raised in the code. Otherwise the end of the worker would look
@@ -79,24 +86,26 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     `imported` may change torch: all of its cases have that.
     """
     _watch()
-    modules, standard = dict(sys.modules), dict(vars(builtins))
-    own = {name: module for name, module in modules.items() if _package(name) in OWN}
+    standard = dict(vars(builtins))
+    needed = {name: module for name, module in _modules().items() if _package(name) in NEEDED}
+    own = {name: module for name, module in needed.items() if _package(name) in OWN}
     functions = {name: (module, _functions(module)) for name, module in {**own, **_standard()}.items()}
     _before[:] = _changeable()
     _running.append(path)
     temporary, folder, user = tempfile.tempdir, current_folder(), _user()
     tempfile.tempdir = _own_folder()
     try:
-        with _signals_kept(path, imported=imported):
+        with interpreter_kept(), _signals_kept(path, imported=imported):
             yield
     finally:
         now = {**builtins.__dict__}
         builtins.__dict__.update(standard)  # first: all else needs them
         _running.pop()
-        needed = [*own, *(name for name in modules if _package(name) == "torch")]
-        harmed = [name for name in needed if sys.modules.get(name) is not modules[name]]
-        if harmed:
-            sys.modules.update(modules)
+        harmed = [name for name, module in needed.items() if sys.modules.get(name) is not module]
+        sys.modules.update(needed)
+        for name, entry in tuple(linecache.cache.items()):
+            if not isinstance(entry, tuple) or len(entry) not in (1, 4):
+                del linecache.cache[name]
         harmed += [
             f"builtins.{name}"
             for name, value in standard.items()
@@ -111,6 +120,9 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
             harmed.append("the user or group")
         tempfile.tempdir = temporary
         enter_folder(folder)
+        if not _has_descriptors():
+            retire()
+            raise InputError(f"{path}: found code that opens all files that it may, expected code that closes some")
         if imported:
             _before[:] = _changeable()
         if harmed or (not imported and _before != _changeable()):
@@ -120,6 +132,24 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
                 f"{path}: found code that removes or replaces {min(harmed)} in its worker, "
                 "expected code that leaves ddefuzz as it is"
             )
+
+
+@contextmanager
+def interpreter_kept() -> Iterator[None]:
+    """Modules that the code in the block removes, or replaces by what is none, are restored. Of those of ddefuzz and
+    torch, `kept_intact` says it.
+
+    A profiler that it leaves on is stopped: it may raise in any function of ddefuzz.
+    """
+    modules, profiler = _modules(), sys.getprofile()
+    try:
+        yield
+    finally:
+        if sys.getprofile() is not profiler:
+            sys.setprofile(profiler)
+        left = _modules()
+        lost = (name for name in modules if name not in left and _package(name) not in NEEDED)
+        sys.modules.update((name, modules[name]) for name in lost)
 
 
 @contextmanager
@@ -163,6 +193,29 @@ def _own_handlers() -> tuple[object, ...]:
 def _user() -> tuple[object, ...]:
     """Who owns this process. As another one, it cannot use the files of ddefuzz."""
     return os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups()
+
+
+def _has_descriptors() -> bool:
+    """Whether as many more files can be opened as ddefuzz needs for the result of a run."""
+    descriptors: list[int] = []
+    try:
+        while len(descriptors) < FREE:
+            descriptors.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+    for one in descriptors:
+        os.close(one)
+    return len(descriptors) == FREE
+
+
+def _modules() -> dict[str, ModuleType]:
+    """The modules that are imported. User code may put other things beside them."""
+    return {
+        name: module
+        for name, module in tuple(sys.modules.items())
+        if type(name) is str and issubclass(type(module), ModuleType)
+    }
 
 
 def _package(name: str) -> str:

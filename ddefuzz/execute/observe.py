@@ -19,7 +19,15 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
 from functools import cache, lru_cache, partial
 from types import CodeType, FunctionType
 from typing import IO, Any
@@ -37,13 +45,14 @@ from ddefuzz.execute.isolation import kept_intact, removed, unwound
 from ddefuzz.execute.preparation import PreparedSubject, inputs_of, sizes_by_name
 from ddefuzz.execute.protocol import Call, CallableSubject, ExceptionInfo, Observation, PatchedRun, Run, Stage, Subject
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
-from ddefuzz.execute.subject import exception_chain, message_of, prepare
+from ddefuzz.execute.subject import prepare
 from ddefuzz.files import read_text, real_path
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Constraint, Place
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.recorder import AssumedSizes, Recorder, module_in
 from ddefuzz.instrument.truth import holds
+from ddefuzz.internal import exception_chain, message_of, traceback_of
 
 FOLDER = tempfile.gettempdir()  # where output is captured, read before user code runs
 OUTPUT_TAIL = 2000  # characters kept of what a run prints
@@ -209,19 +218,18 @@ def _failed(observation: Observation, error: BaseException, recorder: Recorder) 
         outcome="fail",
         exceptions=tuple(_exception_info(one, recorder) for one in chain),
         raised=raised,
-        module=raised.module if raised is not None else module_in(chain[-1].__traceback__),
+        module=raised.module if raised is not None else module_in(traceback_of(chain[-1])),
     )
 
 
 def _exception_info(error: BaseException, recorder: Recorder) -> ExceptionInfo:
     kind = type(error)
     native, maker = recorder.refused(error)
-    real_stack = getattr(error, "real_stack", None)
     return ExceptionInfo(
         type=f"{kind.__module__}.{kind.__qualname__}",
         message=_normalized(message_of(error))[:MESSAGE_LIMIT],
-        frames=frames.traceback_frames(error.__traceback__),
-        traced=frames.summary_frames(real_stack) if real_stack is not None else (),
+        frames=frames.traceback_frames(traceback_of(error)),
+        traced=frames.summary_frames(error),
         native=native,
         maker=maker,
     )
@@ -269,20 +277,19 @@ def captured_output() -> Iterator[io.StringIO]:
     _reopen_standard()  # first, because a new file gets the lowest number
     with _temporary_file() as file:
         saved = [out_of_reach(os.dup(1)), out_of_reach(os.dup(2))]
-        _flush()
+        _flush(sys.stdout, sys.stderr)
         try:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
             # Python's own streams may have been replaced (by pytest, by a progress display): these write to 1 and 2.
-            with (
-                open(1, "w", closefd=False) as out,
-                open(2, "w", closefd=False) as err,
-                redirect_stdout(out),
-                redirect_stderr(err),
-            ):
-                yield text
+            # They are not closed: that raises if user code has detached their buffers.
+            out, err = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115
+            with redirect_stdout(out), redirect_stderr(err):
+                try:
+                    yield text
+                finally:
+                    _flush(sys.stdout, sys.stderr, out, err)
         finally:
-            _flush()
             for number, descriptor in zip((1, 2), saved, strict=True):
                 os.dup2(descriptor, number)
                 os.close(descriptor)
@@ -307,9 +314,10 @@ def _temporary_file() -> IO[bytes]:
         return os.fdopen(out_of_reach(os.dup(file.fileno())), "w+b")
 
 
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
+def _flush(*streams: Any) -> None:
+    """Flush streams that user code may have replaced or closed."""
+    for stream in streams:
+        with suppress(Exception, SystemExit):
             stream.flush()
 
 

@@ -15,7 +15,7 @@ import random
 import reprlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,8 +25,8 @@ from typing import Any
 import torch
 
 import ddefuzz
-from ddefuzz.errors import DdefuzzError, InputError
-from ddefuzz.execute.isolation import current_folder, enter_folder, kept_intact, unwound
+from ddefuzz.errors import DdefuzzError, InputError, is_of
+from ddefuzz.execute.isolation import current_folder, enter_folder, interpreter_kept, kept_intact, unwound
 from ddefuzz.execute.preparation import (
     PreparedSubject,
     UnbackedDim,
@@ -40,6 +40,7 @@ from ddefuzz.execute.preparation import (
 from ddefuzz.execute.protocol import CallableSubject, KeySubject, ProgramSubject, Subject
 from ddefuzz.files import is_file, real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
+from ddefuzz.internal import message_of, traceback_of
 from ddefuzz.ops import catalogue
 from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.model import Program
@@ -58,7 +59,7 @@ def seed() -> None:
     """Set the random state of torch, Python and numpy (if it is loaded) to that in which every run begins."""
     torch.default_generator.manual_seed(0)
     random.seed(0)
-    if "numpy" in sys.modules:
+    with suppress(Exception):  # it is not loaded, or the user's code has replaced it
         sys.modules["numpy"].random.seed(0)
 
 
@@ -70,12 +71,8 @@ def prepare_callable(subject: CallableSubject) -> PreparedSubject:
         module = load_module(subject.path)
         enter_folder(_executed(subject.path)[1])
         seed()
-        if subject.case is not None:
-            where, spec, prepared = _of_case(module, subject.path, subject.case)
-        elif subject.name is not None:
-            where, spec, prepared = _of_name(module, subject.path, subject.name)
-        else:
-            raise InputError(f"{subject.path}: found neither a name nor a case, expected FILE:NAME or a case of CASES")
+        with interpreter_kept():
+            where, spec, prepared = _from_module(module, subject)
     if subject.static:
         return as_static(prepared)
     if subject.unbacked:
@@ -98,13 +95,13 @@ def of_user(what: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, DdefuzzError) and _innermost(error).startswith(_OWN):
+        if is_of(error, DdefuzzError) and _innermost(error).startswith(_OWN):
             raise
         raise InputError(f"{what} raises {error_line(error)}") from error
 
 
 def _innermost(error: BaseException) -> str:
-    trace = error.__traceback__
+    trace = traceback_of(error)
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return "" if trace is None else trace.tb_frame.f_code.co_filename
@@ -125,24 +122,6 @@ def error_line(error: BaseException) -> str:
     """An error of the user's own code in one line."""
     text = " ".join(f"{type(error).__name__}: {message_of(error)}".split())
     return text if len(text) <= SAID_LIMIT else f"{text[:SAID_LIMIT]}… ({len(text)} characters)"
-
-
-def exception_chain(error: BaseException) -> list[BaseException]:
-    """`error` and its causes, by `__cause__`, else `__context__`, each once."""
-    chain: list[BaseException] = []
-    following: BaseException | None = error
-    while following is not None and following not in chain:
-        chain.append(following)
-        following = following.__cause__ or following.__context__
-    return chain
-
-
-def message_of(error: BaseException) -> str:
-    """The message of an error of the user's own code. Lone surrogates are replaced, because JSON cannot have them."""
-    try:
-        return str(error).encode(errors="backslashreplace").decode()
-    except BaseException as failure:  # noqa: BLE001 an exception whose own __str__ fails is still one
-        return f"<{type(failure).__name__} in __str__>"
 
 
 @lru_cache(maxsize=64)
@@ -232,6 +211,14 @@ def _saved(path: str) -> PreparedSubject:
     args, kwargs = copy.deepcopy(program.example_inputs)
     prepared = PreparedSubject(program.module(), tuple(args), kwargs=kwargs)
     return as_saved(prepared, program)
+
+
+def _from_module(module: ModuleType, subject: CallableSubject) -> tuple[str, object, PreparedSubject]:
+    if subject.case is not None:
+        return _of_case(module, subject.path, subject.case)
+    if subject.name is not None:
+        return _of_name(module, subject.path, subject.name)
+    raise InputError(f"{subject.path}: found neither a name nor a case, expected FILE:NAME or a case of CASES")
 
 
 def _of_case(module: ModuleType, path: str, case: str) -> tuple[str, object, PreparedSubject]:

@@ -26,7 +26,7 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 
 from ddefuzz import internal
-from ddefuzz.errors import DdefuzzError, UnsupportedError, unsupported_by
+from ddefuzz.errors import DdefuzzError, UnsupportedError, is_of, unsupported_by
 from ddefuzz.execute import journal, limit
 from ddefuzz.execute.channel import DEAF, leave_fork_server, out_of_reach
 from ddefuzz.execute.journal import Entry, Journal
@@ -194,9 +194,9 @@ def perform(
         # What was interrupted may have left torch's modes on, and the next tasks would get no memory either.
         os._exit(OUT_OF_MEMORY)
     except BaseException as error:
-        if isinstance(error, DdefuzzError) and not internal.is_internal(error):
+        if is_of(error, DdefuzzError) and not internal.is_internal(error):
             raise
-        if isinstance(error, OSError) and error.errno == errno.EBADF:
+        if is_of(error, OSError) and error.errno == errno.EBADF:
             os._exit(SPOILED)
         limited = unsupported_by(error, f"a worker could not use {internal.folder()}")
         if limited is not None:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
+from traceback import StackSummary
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -83,7 +84,7 @@ def take(frame: FrameType | None, root: CodeType | None) -> Stacks:
     translators: list[Any] = []
     while frame is not None and frame.f_code is not root:
         code = frame.f_code
-        real.append((code, frame.f_lasti, frame.f_lineno))
+        real.append((code, frame.f_lasti, frame.f_lineno or 0))
         if code is step:
             translators.append(frame.f_locals["self"])
         frame = frame.f_back
@@ -174,13 +175,16 @@ def traceback_frames(traceback: TracebackType | None) -> tuple[Frame, ...]:
     """The frames of an exception's traceback, outermost first, without ddefuzz's own."""
     real: list[tuple[CodeType, int, int]] = []
     while traceback is not None:
-        real.append((traceback.tb_frame.f_code, traceback.tb_lasti, traceback.tb_lineno))
+        real.append((traceback.tb_frame.f_code, traceback.tb_lasti, traceback.tb_lineno or 0))
         traceback = traceback.tb_next
     return python_frames(tuple(reversed(real)))
 
 
-def summary_frames(summary: Any) -> tuple[Frame, ...]:
-    """The frames of a `traceback.StackSummary`, as torch attaches it to exceptions; `code` is the line's text."""
+def summary_frames(error: BaseException) -> tuple[Frame, ...]:
+    """The frames of the `traceback.StackSummary` that torch attaches to its exceptions; `code` is the line's text."""
+    summary = object.__getattribute__(error, "__dict__").get("real_stack")
+    if not isinstance(summary, StackSummary):
+        return ()
     return tuple(
         Frame(display_file(frame.filename), frame.lineno or 0, frame.name, line_text(frame.filename, frame.lineno or 0))
         for frame in summary
@@ -207,7 +211,7 @@ def user_frame(stacks: Stacks) -> Frame | None:
         if is_own(raw.code):
             return None
         file = raw.code.co_filename
-        if not file.startswith((_TORCH, _STDLIB)) and (not file.startswith("<") or linecache.getline(file, 1)):
+        if not file.startswith((_TORCH, _STDLIB)) and (not file.startswith("<") or _lines(file)):
             return _render(raw)
     return None
 
@@ -241,7 +245,7 @@ def header_line(file: str, line: int) -> str:
     """The source line at a C++ place (`c10/core/SymInt.h`); empty unless torch ships that header."""
     shipped = f"{_TORCH}include{os.sep}{file.removeprefix('aten/src/')}"
     # Wheels wrap every header in an `#if` that was not there when torch was compiled.
-    wrapped = linecache.getline(shipped, 1).startswith("#if !defined(TORCH_STABLE_ONLY)")
+    wrapped = line_text(shipped, 1).startswith("#if !defined(TORCH_STABLE_ONLY)")
     return line_text(shipped, line + wrapped)
 
 
@@ -283,7 +287,7 @@ def _render(raw: RawFrame) -> Frame:
 def _segment(file: str, span: Span) -> str:
     if span.line is None or span.end_line is None or span.column is None or span.end_column is None:
         return ""
-    lines = [line.encode() for line in linecache.getlines(file)[span.line - 1 : span.end_line]]
+    lines = [line.encode() for line in _lines(file)[span.line - 1 : span.end_line]]
     if len(lines) != span.end_line - span.line + 1:
         return ""
     lines[-1] = lines[-1][: span.end_column]
@@ -293,7 +297,14 @@ def _segment(file: str, span: Span) -> str:
 
 def line_text(file: str, line: int) -> str:
     """A line of source; empty if there is none."""
-    return linecache.getline(file, line).strip()
+    return "".join(_lines(file)[line - 1 : line]).strip() if line > 0 else ""
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        return linecache.getlines(file)
+    except Exception:  # noqa: BLE001 user code may give any name to its file, and any source
+        return []
 
 
 def making_op(frame: FrameType | None) -> str:

@@ -24,6 +24,7 @@ import msgspec
 import sympy  # type: ignore[import-untyped]
 import torch
 
+from ddefuzz.errors import is_of
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import (
     Answer,
@@ -39,6 +40,7 @@ from ddefuzz.instrument.events import (
     SymbolOrigin,
 )
 from ddefuzz.instrument.frames import Stacks
+from ddefuzz.internal import message_of
 
 MASK_FUNCTION = "_kept"
 """The function of a stage whose local `symbol` names the size that it makes unbacked."""
@@ -344,9 +346,9 @@ class Recorder:
         return self._raises[error] if any(error is seen for seen in self._raises) else None
 
     def _quoted(self, error: BaseException) -> _RawRaise | None:
-        if not isinstance(error, RuntimeError):
+        if not is_of(error, RuntimeError):
             return None
-        message = str(error)
+        message = message_of(error)
         return next((raw for message_line, raw in self._quotable.items() if message_line in message), None)
 
     # The methods below are called by the hooks.
@@ -465,7 +467,7 @@ class Recorder:
             frame = frame.f_back
         if frame is None:
             raise AssertionError("a guard was evaluated by no frame at all")
-        code, line = frame.f_code, frame.f_lineno
+        code, line = frame.f_code, frame.f_lineno or 0
         if code.co_filename.startswith(_DYNAMO):
             # Dynamo guards for the code that it interprets; non-strict export runs that code directly.
             traced = frames.take(frame, self.root).traced
@@ -519,10 +521,24 @@ def module_in(traceback: TracebackType | None) -> str:
 def _path(running: list[Any]) -> str:
     """The path of the first of these modules in the outermost that contains it."""
     for root in reversed(running):
-        for name, module in root.named_modules():
+        for name, module in modules_in(root):
             if module is running[0]:
-                return str(name)
+                return name
     return ""
+
+
+def modules_in(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """The modules in a module, as `named_modules` has them. That needs their hash, which may be the user's."""
+    known = set[int]()
+    following = [("", root)]
+    while following:
+        path, module = following.pop()
+        if module is None or id(module) in known:
+            continue
+        known.add(id(module))
+        yield path, module
+        children = reversed(vars(module).get("_modules", {}).items())
+        following += [(f"{path}.{name}" if path else name, child) for name, child in children]
 
 
 def _traced_path(translator: Any) -> str:

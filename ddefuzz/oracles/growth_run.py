@@ -16,10 +16,11 @@ from ddefuzz.execute.observe import Stopwatch
 from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import Observation, Run, measured, not_judged
 from ddefuzz.execute.stages import export
-from ddefuzz.execute.subject import message_of, prepare
+from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.counting import Counts, Stack, counting
 from ddefuzz.instrument.torch_api import EVALUATE_EXPR
+from ddefuzz.internal import message_of
 from ddefuzz.oracles.growth import BLOCKS, Growth, Growths
 
 LARGEST: Final = 1_000_000  # the elements of a tensor at most, when eager runs the blocks

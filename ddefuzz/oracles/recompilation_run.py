@@ -31,10 +31,11 @@ from ddefuzz.execute.protocol import (
     not_judged,
 )
 from ddefuzz.execute.stages import eager
-from ddefuzz.execute.subject import exception_chain, message_of, prepare
+from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import disguised, watch
 from ddefuzz.instrument.recorder import Recorder
+from ddefuzz.internal import exception_chain, message_of
 from ddefuzz.keys.case import Options
 from ddefuzz.keys.key import Key, paths
 from ddefuzz.oracles.recompilation import MODE_OF, CallSequence, Mode

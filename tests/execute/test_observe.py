@@ -25,7 +25,7 @@ from ddefuzz.execute.protocol import (
     Semantics,
     Stage,
 )
-from ddefuzz.execute.subject import exception_chain
+from ddefuzz.internal import exception_chain
 
 HEADER = "# ddefuzz program v1\n"
 OK = f"""{HEADER}# inputs: mask = trues(4); x = normal

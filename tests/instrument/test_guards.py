@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, guard_or_false, guard_or_true
 
-from ddefuzz.execute.subject import exception_chain
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Guard, Mechanism, Place
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.recorder import Recorder
+from ddefuzz.internal import exception_chain
 
 MECHANISMS: tuple[Mechanism, ...] = ("explicit", "size-oblivious", "aggressive-1", "aggressive-2")
 
