@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import torch
 
+from ddefuzz.errors import is_of
 from ddefuzz.execute import comparison, journal
 from ddefuzz.execute.comparison import ROUNDED, by_place, compared, gradients_of, is_inexact, is_rounding, lacks_values
 from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, marked_sizes, run_nodes
@@ -33,6 +34,8 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import error_line, prepare
+from ddefuzz.instrument.recorder import modules_in
+from ddefuzz.internal import message_of
 from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size, with_drawn
 from ddefuzz.program.text import print_program
@@ -122,7 +125,7 @@ def _compared(call: Call, at: _At, capture: Capture, expected: _Result, captured
     try:
         return _judged(call, at, capture, expected, captured)
     except Exception as error:
-        if isinstance(error, MemoryError) or isinstance(at.subject, ProgramSubject):
+        if is_of(error, MemoryError) or isinstance(at.subject, ProgramSubject):
             raise
         return msgspec.structs.replace(call, agreement="incomparable", why=f"not compared: {error_line(error)}")
 
@@ -277,7 +280,7 @@ def _run(
             gradients = gradients_of(value, leaves) if capture.backward else ()
     except MemoryError:  # not the subject's (see `observe`)
         raise
-    except Exception as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
+    except BaseException as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
         return _Result(_ended(error))
     return _Result(CallEnd(), comparison.CallResult(None, value, leaves, gradients))
 
@@ -295,16 +298,24 @@ def _nudge(leaves: list[Any], seed: int) -> None:
 @contextmanager
 def _state_kept(module: torch.nn.Module | None) -> Iterator[None]:
     """Undo what a call changes in a module's buffers (running statistics): the other side starts from the same."""
-    kept = {} if module is None else {name: value.clone() for name, value in module.state_dict().items()}
+    kept = [
+        (tensors, name, tensor, tensor.detach().clone())
+        for _, one in (modules_in(module) if module is not None else ())
+        for tensors in (vars(one)["_parameters"], vars(one)["_buffers"])
+        for name, tensor in tensors.items()
+        if tensor is not None
+    ]
     try:
         yield
     finally:
-        if module is not None:
-            module.load_state_dict(kept)
+        for tensors, name, tensor, values in kept:
+            tensors[name] = tensor
+            with torch.no_grad(), suppress(RuntimeError):  # it cannot be written, or has another size now
+                tensor.copy_(values)
 
 
-def _ended(error: Exception) -> CallEnd:
-    message = str(error).encode(errors="backslashreplace").decode().strip()
+def _ended(error: BaseException) -> CallEnd:
+    message = message_of(error).strip()
     asserted = ASSERTION.search(message)
     first = message.partition("\n")[0][:300]
     return CallEnd(f"{type(error).__name__}: {first}", asserted[1].strip() if asserted else "")

@@ -313,3 +313,51 @@ def test_what_cannot_be_compared_is_no_error_of_ddefuzz(tmp_path: Path) -> None:
 
     (call,) = exercise(subject, capture._replace(compute=returning, reference=returning), ("example",))
     assert (call.agreement, call.why) == ("incomparable", "not compared: ValueError: not with another")
+
+
+class TextError(Exception):
+    """Without a message."""
+
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), TextError()])
+def test_whatever_a_call_raises_is_how_it_ends(error: BaseException) -> None:
+    def fails(_: Any) -> Any:
+        raise error
+
+    assert altered(MASKED, fails).captured.error.startswith(type(error).__name__)
+
+
+class Forgetful(torch.nn.Module):
+    """Changes its state in a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(2))
+        self.register_buffer("seen", torch.zeros(2), persistent=False)
+
+    def load_state_dict(self, *_: Any, **__: Any) -> Any:
+        """Not called."""
+        raise SystemExit(1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The number of calls so far, times x."""
+        self.seen = self.seen.add_(1)
+        del self.scale
+        return x * self.seen
+
+
+def test_a_call_leaves_the_state_of_a_model_to_the_other_side() -> None:
+    model, x = Forgetful(), torch.ones(2)
+    scale, seen = model.scale, model.seen
+
+    def run(_: PreparedSubject) -> Any:
+        return model(x)
+
+    graph = torch.fx.symbolic_trace(lambda: None)
+    capture = Capture(graph, run, run, lambda _: None, lambda: 1, module=model)
+    (call,) = exercise(ProgramSubject(MASKED), capture, ("example",))
+    assert call.agreement == "same"
+    assert (model.scale is scale, model.seen is seen, model.seen.tolist()) == (True, True, [0, 0])
