@@ -224,7 +224,7 @@ class Database:
             if not cut:
                 return findings
             for name, original in cut.items():
-                refuse(RowError(f"finding {name!r} in the database: a duplicate of {original!r}, which is left out"))
+                refuse(RowError(f"finding {name!r} in the database: a duplicate of {original!r}, which cannot be read"))
             findings = tuple(finding for finding in findings if finding.id not in cut)
 
     def read(self, question: Callable[[Session], Answer]) -> Answer:

@@ -340,7 +340,10 @@ EDIT = "UPDATE documents SET document = json_set(document, '$.{}', {})"
         ("UPDATE occurrences SET torch = 'x'", "found 'x', expected a version of torch"),
         (EDIT.format("former", "json('[\"../../x\"]')"), "found the former id '../../x'"),
         (EDIT.format("state", "'duplicate', '$.duplicate_of', finding_id"), "expected the id of another finding"),
-        (EDIT.format("state", "'duplicate', '$.duplicate_of', 'dde-0'"), "expected the id of another finding"),
+        (
+            EDIT.format("state", "'duplicate', '$.duplicate_of', 'dde-0'"),
+            "a duplicate of 'dde-0', which cannot be read",
+        ),
         (EDIT.format("links", "json('[\"javascript:1\"]')"), "found 'javascript:1'"),
         (EDIT.format("original", "'x'"), "expected"),
     ],
@@ -352,9 +355,8 @@ def test_merge_refuses_what_import_refuses(url: str, tmp_path: Path, change: str
         connection.execute(change)
     connection.close()
     other = f"sqlite:///{tmp_path}/other.db"
-    with pytest.raises(InputError, match=f"{path}.*{re.escape(message)}") as refused:
+    with pytest.raises((InputError, RowError), match=f"({CHUNK.key}|{ROLL.key}).*{re.escape(message)}"):
         findings(other, "merge", str(path))
-    assert any(key in str(refused.value) for key in (CHUNK.key, ROLL.key))
     with Database.open(other) as database:
         assert database.findings() == ()
 
