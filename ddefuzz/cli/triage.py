@@ -38,8 +38,6 @@ LINES_BELOW = 4
 SKIP, BACK, UNDO, QUIT, MORE = "s", "z", "u", "q", " "
 
 MOVES = {SKIP: "skip", BACK: "back", UNDO: "undo", QUIT: "quit"}
-MENU = "  ".join(f"{key}\0{name}" for key, name in ({key: row.name for key, row in KEYS.items()} | MOVES).items())
-"""The keys. A key and its word are on one line."""
 
 
 @click_command("triage")
@@ -92,7 +90,9 @@ class Loop:
             near = self.database.read(partial(listing.near, finding=finding, most=MOST_NEAR))
             page = stdout_page()
             text = screen(finding, near, f"{self.at + 1} of {len(self.queue)}", page)
-            menu = folded(MENU, page.width).replace("\0", " ")
+            words = {key: row.name for key, row in KEYS.items()} | MOVES
+            # A key and its word are on one line.
+            menu = folded("  ".join(f"{key}\0{name}" for key, name in words.items()), page.width).replace("\0", " ")
             parts = [text]
             if sys.stdout.isatty():
                 click.clear()

@@ -336,6 +336,7 @@ class Forgetful(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.scale = torch.nn.Parameter(torch.ones(2))
+        self.seen: torch.Tensor
         self.register_buffer("seen", torch.zeros(2), persistent=False)
 
     def load_state_dict(self, *_: Any, **__: Any) -> Any:
