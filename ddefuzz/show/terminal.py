@@ -34,6 +34,9 @@ GAP: Final = 2
 LEAST: Final = 24
 """The minimum width of a column of long text."""
 
+LEAST_PAGE: Final = 20
+"""The minimum width of a page, however narrow the terminal is."""
+
 STYLES: Final[dict[Style, str]] = {"good": "green", "warn": "yellow", "bad": "red", "bold": "bold", "dim": "dim"}
 
 THEME: Final = "ansi_dark"
@@ -44,6 +47,7 @@ _JOINT = re.compile(r"(?<=[/:._-])(?=[^/:._-])")
 
 def terminal(blocks: Iterable[Block], width: int, *, color: bool = False) -> str:
     """The text. An empty line is between blocks, but not below a heading."""
+    width = max(width, LEAST_PAGE)
     parts: list[RenderableType] = []
     before: Block | None = None
     for part in blocks:
@@ -150,6 +154,7 @@ def _hanging(text: str, width: int) -> Iterator[str]:
 
 
 def _lines(text: str, width: int) -> Iterator[str]:
+    width = max(width, 1)
     line = ""
     for word in re.findall(r"\s*\S+", text):
         if len(line) + len(word) <= width:
@@ -174,7 +179,7 @@ def _facts(facts: Sequence[tuple[str, Inline]], width: int) -> Iterator[Text]:
     """Names, and values beside them."""
     widest = max((len(name) for name, _ in facts), default=0)
     for name, value in facts:
-        text = _folded(value, max(width - widest - GAP, 1), lines=True)
+        text = _folded(value, width - widest - GAP, lines=True)
         for at, line in enumerate(text.plain.split("\n")):
             head = ("" if at else name).ljust(widest + GAP)
             yield Text.assemble((head, "bold"), (line, text.style), no_wrap=True)

@@ -14,9 +14,9 @@ from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Frame, Place, RaisedError
 from ddefuzz.oracles.capture import classify
-from ddefuzz.show.blocks import TableRow, table
+from ddefuzz.show.blocks import Facts, TableRow, table
 from ddefuzz.show.evidence import MARK, stack_to_site
-from ddefuzz.show.terminal import folded, terminal
+from ddefuzz.show.terminal import LEAST_PAGE, folded, terminal
 
 SITE = "torch/fx/experimental/symbolic_shapes.py:compute_unbacked_bindings"
 
@@ -86,6 +86,14 @@ def test_where_folding_is_not_enough_it_goes_into_the_detail() -> None:
     ]
 
 
+@pytest.mark.parametrize("width", [-1, 0, 1])
+def test_a_narrow_page_has_an_end(width: int) -> None:
+    row, titles = TableRow(("ab/cd",) * 7, "a detail"), [f"title {number}" for number in range(7)]
+    blocks = [table(titles, [row]), table(titles, [row], folding=titles), Facts((("a long name", "its value"),))]
+    assert terminal(blocks, width) == terminal(blocks, LEAST_PAGE)
+    assert folded("ab c", width).split("\n") == ["a", "b", "c"]
+
+
 def test_names_in_the_first_column_stay_whole() -> None:
     row = TableRow(("data-dependent-output-15ea0d4b19", "depends on data, and more", "1"))
     first, second, *_ = lines_of(58, row)[2:]
@@ -96,7 +104,7 @@ def test_names_in_the_first_column_stay_whole() -> None:
 @settings(database=None, deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(*[st.text("ab:/_. ", max_size=40)] * 3), min_size=1, max_size=4),
-    st.integers(12, 100),
+    st.integers(LEAST_PAGE, 100),
     st.lists(st.sampled_from(["name", "site", "n"]), max_size=3, unique=True),
 )
 def test_a_table_fits_and_loses_nothing_but_space(
