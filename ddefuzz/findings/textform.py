@@ -12,7 +12,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
@@ -174,6 +174,8 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
 
     Unless `whole`, other findings in it stay too, with their decisions: they may be those that could not be read. A
     finding that could not be read again is refused (`errors.refuse`), and stays as it is there.
+
+    Raises `InputError` if its known.toml has a decision that was not imported yet, or cannot be read.
     """
     wanted, contents = list[Finding](), dict[str, dict[str, str | bytes | None]]()
     for finding in sorted(map(normalized, findings), key=lambda finding: finding.id):
@@ -188,8 +190,16 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
     check_folder(folder, [KNOWN, *(f"{one}/{name}" for one in {*own, *(f.id for f in wanted)} for name in FILES)])
     files = {f"{name}/{file}": content for name, there in contents.items() for file, content in there.items()}
     gone = own - {finding.id for finding in wanted}
-    before = read_known(folder / KNOWN) if is_there(folder / KNOWN) else {}  # one with conflicts is not replaced
-    known = {name: one for name, one in before.items() if name in gone and not whole} | decided(wanted)
+    before = read_known(folder / KNOWN) if is_there(folder / KNOWN) else {}
+    kept = {name: one for name, one in before.items() if name in gone and not whole}
+    by_id = {finding.id: finding for finding in wanted}
+    for name, decision in before.items():
+        if name not in kept and not _is_taken(folder, name, decision, by_id):
+            raise InputError(
+                f"{folder / KNOWN}: [{name}]: found a decision that only this file has, expected "
+                "`ddefuzz findings import` to read it first"
+            )
+    known = kept | decided(wanted)
     decisions = _toml({name: fields_of(known[name]) for name in sorted(known)})
     write_files(folder, {name: content for name, content in files.items() if content is not None} | {KNOWN: decisions})
     unwanted = [name for name, content in files.items() if content is None]
@@ -201,6 +211,18 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
         if not any(place.iterdir()):
             place.rmdir()
     return len(wanted)
+
+
+def _is_taken(folder: Path, name: str, decision: KnownDecision, findings: Mapping[str, Finding]) -> bool:
+    """Whether importing a decision would change nothing in the finding, or in what was exported of it before."""
+
+    def has(finding: Finding) -> bool:
+        others = {decision.duplicate_of or ""}
+        return _with_decision(finding, decision, folder / KNOWN, datetime.now(UTC), others) == finding
+
+    return (name in findings and has(findings[name])) or (
+        is_there(folder / name / FINDING) and has(read_finding(folder / name))
+    )
 
 
 def _contents(finding: Finding, place: Path) -> dict[str, str | bytes | None]:

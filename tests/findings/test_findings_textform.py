@@ -22,7 +22,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, By, set_state
 from ddefuzz.findings.model import Finding, Occurrence, portable, stamp
 from ddefuzz.findings.schema import PackedError, unpacked
-from ddefuzz.findings.textform import ObservedFields, read_finding, read_findings, write_findings
+from ddefuzz.findings.textform import ObservedFields, read_finding, read_findings, read_known, write_findings
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of, sighting
 
 ROOT = Path(__file__).parents[2]
@@ -87,6 +87,31 @@ def test_a_finding_that_is_gone_leaves_with_what_a_killed_export_left(tmp_path: 
     (tmp_path / back.id / f".ddefuzz-{ended.pid}-abcd1234").touch()
     write_findings([finding()], tmp_path)
     assert sorted(place.name for place in tmp_path.iterdir()) == [CHUNK.key, "known.toml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f'[{CHUNK.key}]\nstate = "triaged"\n', rf"\[{CHUNK.key}\]: found a decision that only this file has"),
+        ('[dde-0000000000]\nstate = "triaged"\n', r"\[dde-0000000000\]: found a decision that only this file has"),
+    ],
+)
+def test_decisions_that_were_not_imported_are_not_replaced(tmp_path: Path, text: str, found: str) -> None:
+    write_findings([finding()], tmp_path)
+    (tmp_path / "known.toml").write_text(text)
+    before = files(tmp_path)
+    with pytest.raises(InputError, match=f"known.toml: {found}"):
+        write_findings([finding(ROLL)], tmp_path)
+    assert files(tmp_path) == before
+
+
+def test_decisions_that_were_imported_or_exported_are_replaced(tmp_path: Path) -> None:
+    write_findings([finding()], tmp_path)
+    (tmp_path / "known.toml").write_text(f'[{CHUNK.key}]\nstate = "triaged"\nurl = "https://x"\n')
+    write_findings(read_findings(tmp_path, START), tmp_path)
+    assert read_known(tmp_path / "known.toml")[CHUNK.key].url == "https://x"
+    write_findings([finding()], tmp_path)  # a decision of the database has been undone there
+    assert read_known(tmp_path / "known.toml") == {}
 
 
 def test_a_decision_written_into_known_toml_counts_and_is_logged(tmp_path: Path) -> None:
