@@ -58,7 +58,7 @@ MOST_LOST: Final = 2
 """After this many cases that ended their worker no more are run. What they cost is not known, so it is not counted."""
 
 
-class Recording(msgspec.Struct, frozen=True):
+class CaseLines(msgspec.Struct, frozen=True):
     """A case without mutants, and the numbers of the statements that it ran."""
 
     result: CaseResult
@@ -72,7 +72,7 @@ class Job(msgspec.Struct, frozen=True):
     task: CaseTask
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class Case(msgspec.Struct, frozen=True):
     """A case of the campaign to run again, and the keys of its failures. `lines` are those for which it is kept."""
 
     task: CaseTask
@@ -109,11 +109,11 @@ class MutantResult(msgspec.Struct, frozen=True, kw_only=True):
     equivalent: str = ""
 
 
-def record(task: CaseTask) -> Recording:
+def record(task: CaseTask) -> CaseLines:
     """Run a case, as a task of a worker, and record the lines."""
     hits = counters()
     hits.clear()
-    return Recording(run_case(task), sorted(hits))
+    return CaseLines(run_case(task), sorted(hits))
 
 
 def run_job(job: Job) -> CaseResult:
@@ -142,15 +142,15 @@ def kept_in(path: Path, kind: type[R]) -> list[R]:
         raise InputError(f"{path}: found {error}, expected what `python ci/bench mutants --keep` wrote") from error
 
 
-def add(path: Path, one: msgspec.Struct) -> None:
+def add(path: Path, row: msgspec.Struct) -> None:
     """Add a record to a file."""
-    append(path, msgspec.json.encode(one) + b"\n")
+    append(path, msgspec.json.encode(row) + b"\n")
 
 
-def healthy_campaign(session: Session, plan: Plan, path: Path) -> list[Recorded]:
+def healthy_campaign(session: Session, plan: Plan, path: Path) -> list[Case]:
     """The cases of a campaign without mutants, from its file as far as it has them. The rest is run and added."""
     budget, _ = plan.budget.cpu_seconds or 0.0, statements()
-    cases = kept_in(path, Recorded)
+    cases = kept_in(path, Case)
     spent, known = sum(one.cpu_seconds for one in cases), {key for one in cases for key in one.keys}
     reached = Counter((line, one.kind) for one in cases for line in one.lines)
     index = cases[-1].task.index + 1 if cases else 0
@@ -174,7 +174,7 @@ def healthy_campaign(session: Session, plan: Plan, path: Path) -> list[Recorded]
     return cases
 
 
-def recorded(task: CaseTask, done: Recording, reached: Counter[tuple[int, str]]) -> Recorded:
+def recorded(task: CaseTask, done: CaseLines, reached: Counter[tuple[int, str]]) -> Case:
     """A case as it is kept: with its program, and so that the fake stage decides again as it did."""
     result = done.result
     captured = any(one.stage != SCREEN for one in result.outcomes)
@@ -182,17 +182,17 @@ def recorded(task: CaseTask, done: Recording, reached: Counter[tuple[int, str]])
     again = msgspec.structs.replace(
         task, origin=Again(result.program), known=frozenset() if captured or not task.screen else frozenset(keys)
     )
-    case = Recorded(again, keys, result.cpu_seconds, ())
+    case = Case(again, keys, result.cpu_seconds, ())
     lines = tuple(line for line in done.hits if reached[line, case.kind] < REACHERS)
     reached.update((line, case.kind) for line in lines)
     return msgspec.structs.replace(case, lines=lines)
 
 
-def in_turn(cases: Iterable[Recorded]) -> list[Recorded]:
+def in_turn(cases: Iterable[Case]) -> list[Case]:
     """Cases of unlike kinds in turn, each kind in the order of the campaign."""
-    kinds: dict[str, list[Recorded]] = defaultdict(list)
-    for one in cases:
-        kinds[one.kind].append(one)
+    kinds: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        kinds[case.kind].append(case)
     return list(_in_turn(kinds.values()))
 
 
@@ -200,21 +200,21 @@ def _in_turn(groups: Iterable[list[R]]) -> Iterator[R]:
     return (one for turn in zip_longest(*groups) for one in turn if one is not None)
 
 
-def result_of(start: MutantResult, cases: Iterable[Recorded], runner: Runner, stopped: Stopped) -> MutantResult | None:
+def result_of(start: MutantResult, cases: Iterable[Case], runner: Runner, stopped: Stopped) -> MutantResult | None:
     """Run cases with a mutant until a failure names it, or the limit is reached. None if it was stopped."""
-    found, failing, lost = start, 0, 0
+    result, failing, lost = start, 0, 0
     for case in cases:
-        if found.named == "function" or failing == FAILING or lost == MOST_LOST or found.cpu_seconds >= found.limit:
+        if result.named == "function" or failing == FAILING or lost == MOST_LOST or result.cpu_seconds >= result.limit:
             break
         if stopped():
             return None
-        done = runner(found.mutant, case.task)
+        done = runner(result.mutant, case.task)
         spent = 0.0 if isinstance(done, LostTask) else done.cpu_seconds
-        found = msgspec.structs.replace(found, cases=found.cases + 1, cpu_seconds=found.cpu_seconds + spent)
+        result = msgspec.structs.replace(result, cases=result.cases + 1, cpu_seconds=result.cpu_seconds + spent)
         if isinstance(done, LostTask):
             lost += 1
-            if done.outcome != "not-judged" and not isinstance(runner(None, case.task), LostTask) and not found.found:
-                found = _shown(found, case, kind=done.outcome, site=done.reason)
+            if done.outcome != "not-judged" and not isinstance(runner(None, case.task), LostTask) and not result.found:
+                result = _shown(result, case, kind=done.outcome, site=done.reason)
             continue
         new = [one for one in done.sightings if one.signature.key not in case.keys]
         if new:
@@ -222,27 +222,31 @@ def result_of(start: MutantResult, cases: Iterable[Recorded], runner: Runner, st
             known = () if isinstance(before, LostTask) else {one.signature.key for one in before.sightings}
             new = [one for one in new if one.signature.key not in known]
         failing += bool(new)
-        for one in new:
-            named = names(one, found.mutant)
-            if not found.found or _RANK[named] > _RANK[found.named]:
-                signature = one.signature
+        for sighting in new:
+            named = names(sighting, result.mutant)
+            if not result.found or _RANK[named] > _RANK[result.named]:
+                signature = sighting.signature
                 shown = {"kind": str(signature.kind), "site": f"{signature}", "key": signature.key}
-                stage = one.failure.observation.stage
-                found = _shown(found, case, **shown, named=named, stage=stage)
-    return found
+                stage = sighting.failure.observation.stage
+                result = _shown(result, case, **shown, named=named, stage=stage)
+    return result
 
 
 _RANK: Final = {"": 0, "op": 1, "function": 2}
 
 
-def _shown(found: MutantResult, case: Recorded, **shown: str) -> MutantResult:
+def _shown(result: MutantResult, case: Case, **shown: str) -> MutantResult:
     program = case.task.origin.program if isinstance(case.task.origin, Again) else ""
-    return msgspec.structs.replace(found, found=True, program=program, **shown)
+    return msgspec.structs.replace(result, found=True, program=program, **shown)
 
 
-def names(one: Sighting, mutant: Mutant) -> Literal["function", "op", ""]:
+def names(sighting: Sighting, mutant: Mutant) -> Literal["function", "op", ""]:
     """Whether a failure is blamed on the mutated function, or on an op of its name (`torch.roll` for `roll`)."""
-    functions, site, frame = {*mutant.function.split("."), mutant.inner}, one.signature.site, one.classified.frame
+    functions, site, frame = (
+        {*mutant.function.split("."), mutant.inner},
+        sighting.signature.site,
+        sighting.classified.frame,
+    )
     at = [(site.module, site.function or "")] + ([(frame.file, frame.function)] if frame is not None else [])
     if any(file == mutant.file and function.rpartition(".")[2] in functions for file, function in at):
         return "function"
@@ -259,8 +263,8 @@ def draw(lines: frozenset[int], number: int, seed: int) -> list[Mutant]:
     numbers = {line: at for at, line in enumerate(statements())}
     pools: dict[str, dict[str, list[Mutant]]] = {rule: {area: [] for area in AREAS} for rule in RULES}
     for file, area in AREA_OF().items():
-        for one in mutants_in(file):
-            pools[one.rule][area].append(one)
+        for mutant in mutants_in(file):
+            pools[mutant.rule][area].append(mutant)
     drawn: dict[tuple[str, str], Mutant] = {}
     orders = []
     for rule in RULES:
@@ -293,8 +297,8 @@ def read_sample(path: Path) -> list[tuple[Mutant, str]]:
     known = {one.name: one for file in {row[1] for row in rows if len(row) > 4} for one in mutants_in(file)}
     for row in rows:
         if len(row) < 5 or f"{row[0]} {row[1]}:{row[2]} {row[3]}" not in known:
-            said = "a mutant of this torch: rule, file, function and number, with tabs between"
-            raise InputError(f"{path}: found {' '.join(row)!r}, expected {said}")
+            expected = "a mutant of this torch: rule, file, function and number, with tabs between"
+            raise InputError(f"{path}: found {' '.join(row)!r}, expected {expected}")
     return [(known[f"{row[0]} {row[1]}:{row[2]} {row[3]}"], row[4]) for row in rows]
 
 
@@ -335,7 +339,7 @@ def run(
 def _results(
     session: Session,
     chosen: list[tuple[Mutant, str]],
-    cases: list[Recorded],
+    cases: list[Case],
     campaign: str,
     cpu: int,
     path: Path,
@@ -373,10 +377,10 @@ def _results(
 
     every: list[MutantResult] = []
     with Pool(1) as without, ThreadPoolExecutor(jobs) as threads:
-        for one in threads.map(lambda row: test(row, without), chosen):
-            every += [] if one is None else [one]
-            found, named = sum(each.found for each in every), sum(each.named == "function" for each in every)
-            session.live.update(f"{len(every)} of {len(chosen)} mutants: {found} found, {named} named")
+        for result in threads.map(lambda row: test(row, without), chosen):
+            every += [] if result is None else [result]
+            shown, named = sum(each.found for each in every), sum(each.named == "function" for each in every)
+            session.live.update(f"{len(every)} of {len(chosen)} mutants: {shown} found, {named} named")
     return every
 
 
@@ -406,20 +410,20 @@ def view(done: list[MutantResult], campaign: str) -> Iterator[Block]:
     )
     missed = [one for one in done if not one.found and not one.equivalent]
     yield Heading(f"Missed: {len(missed)}")
-    for one in missed:
-        yield prose("`{}` line {}: {} cases of {}, {} CPU s", one.mutant.name, one.mutant.line, one.cases, one.reachers,
-                    f"{one.cpu_seconds:.0f}")  # fmt: skip
-        yield Code(one.diff, "diff")
+    for result in missed:
+        yield prose("`{}` line {}: {} cases of {}, {} CPU s", result.mutant.name, result.mutant.line, result.cases,
+                    result.reachers, f"{result.cpu_seconds:.0f}")  # fmt: skip
+        yield Code(result.diff, "diff")
 
 
 def _rates(name: str, group: list[MutantResult]) -> tuple[str, ...]:
     equivalent = sum(bool(one.equivalent) for one in group)
-    found = [one for one in group if one.found and not one.equivalent]
-    named = Counter(one.named for one in found)
+    shown = [one for one in group if one.found and not one.equivalent]
+    named = Counter(one.named for one in shown)
     others = len(group) - equivalent
     unreached = sum(not one.reachers for one in group)
-    return (name, *map(str, (len(group), equivalent, unreached, len(found))), _share(len(found), others),
-            str(named["function"]), _share(named["function"], len(found)), str(named["op"]))  # fmt: skip
+    return (name, *map(str, (len(group), equivalent, unreached, len(shown))), _share(len(shown), others),
+            str(named["function"]), _share(named["function"], len(shown)), str(named["op"]))  # fmt: skip
 
 
 def _share(part: int, whole: int) -> str:

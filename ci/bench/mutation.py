@@ -282,8 +282,8 @@ def _aliased(block: list[ast.stmt], at: int, place: Place) -> Iterator[list[ast.
 def _lost_gradients(block: list[ast.stmt], at: int, place: Place) -> Iterator[list[ast.stmt]]:
     match block[at]:
         case ast.Return(ast.Tuple(elements) as value) if place.about("backward"):
-            for number, one in enumerate(elements):
-                new = [*elements[:number], ast.copy_location(ast.Constant(None), one), *elements[number + 1 :]]
+            for number, element in enumerate(elements):
+                new = [*elements[:number], ast.copy_location(ast.Constant(None), element), *elements[number + 1 :]]
                 made = ast.copy_location(ast.Tuple(new, ast.Load()), value)
                 yield _with(block, at, [ast.copy_location(ast.Return(made), block[at])])
 
@@ -325,9 +325,9 @@ def _stricter(block: list[ast.stmt], at: int, place: Place) -> Iterator[list[ast
 
 def _steps(block: list[ast.stmt], at: int, place: Place) -> Iterator[list[ast.stmt]]:
     match block[at]:
-        case ast.If(test) as one:
+        case ast.If(test) as branch:
             negated = ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
-            yield _with(block, at, [ast.copy_location(ast.If(negated, one.body, one.orelse), one)])
+            yield _with(block, at, [ast.copy_location(ast.If(negated, branch.body, branch.orelse), branch)])
         case ast.Expr(ast.Call() as call) if not _is_check(block[at]) and not _is_silent(_called(call)):
             yield _with(block, at, [])
         case ast.Return(ast.Constant(bool() as value) as old):
@@ -416,14 +416,14 @@ def _expressions(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "targets", "target", "type_comment"}:
             continue
-        for index, one in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            if isinstance(one, ast.expr) and not isinstance(one, ast.JoinedStr):
-                if isinstance(one, ast.Lambda) and _called(node) in CHECKS:
+        for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if isinstance(child, ast.expr) and not isinstance(child, ast.JoinedStr):
+                if isinstance(child, ast.Lambda) and _called(node) in CHECKS:
                     continue
-                yield node, name, index, one
-                yield from _expressions(one)
-            elif isinstance(one, ast.keyword | ast.comprehension | ast.withitem | ast.Slice):
-                yield from _expressions(one)
+                yield node, name, index, child
+                yield from _expressions(child)
+            elif isinstance(child, ast.keyword | ast.comprehension | ast.withitem | ast.Slice):
+                yield from _expressions(child)
 
 
 def _put(parent: ast.AST, name: str, index: int | None, node: ast.expr) -> None:
@@ -440,17 +440,17 @@ def _is_silent(name: str) -> bool:
 @cache
 def torch_parent() -> Path:
     """The folder that contains torch, which is not imported."""
-    found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
         raise InputError("found no torch, expected one whose source has the mutants")
-    return Path(found.origin).parents[1]
+    return Path(spec.origin).parents[1]
 
 
 def files_of(area: str) -> list[str]:
     """The files of an area, as frames name them."""
     named = (torch_parent() / one for one in AREAS[area])
-    found = (path for one in named for path in (sorted(one.rglob("*.py")) if one.is_dir() else [one]))
-    return [str(path.relative_to(torch_parent())) for path in found if path.is_file()]
+    paths = (path for one in named for path in (sorted(one.rglob("*.py")) if one.is_dir() else [one]))
+    return [str(path.relative_to(torch_parent())) for path in paths if path.is_file()]
 
 
 AREA_OF: Final = cache(lambda: {file: area for area in AREAS for file in files_of(area)})
@@ -465,9 +465,9 @@ def _tree(file: str) -> ast.Module:
 def functions_in(file: str) -> Iterator[tuple[str, Function]]:
     """The outermost functions of a file, with their qualified names; but not those that only report."""
     for top in _tree(file).body:
-        for one in top.body if isinstance(top, ast.ClassDef) else [top]:
-            if isinstance(one, Function) and not _is_silent(one.name):
-                yield (f"{top.name}.{one.name}" if isinstance(top, ast.ClassDef) else one.name), one
+        for node in top.body if isinstance(top, ast.ClassDef) else [top]:
+            if isinstance(node, Function) and not _is_silent(node.name):
+                yield (f"{top.name}.{node.name}" if isinstance(top, ast.ClassDef) else node.name), node
 
 
 def mutants_in(file: str) -> Iterator[Mutant]:
@@ -527,25 +527,25 @@ def _pairs(before: CodeType, after: CodeType) -> Pairs:
 
 
 def _by_place(code: CodeType) -> dict[tuple[str, int], list[CodeType]]:
-    found: dict[tuple[str, int], list[CodeType]] = {}
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            found.setdefault((one.co_qualname, one.co_firstlineno), []).append(one)
-            for key, codes in _by_place(one).items():
-                found.setdefault(key, []).extend(codes)
-    return found
+    places: dict[tuple[str, int], list[CodeType]] = {}
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            places.setdefault((const.co_qualname, const.co_firstlineno), []).append(const)
+            for key, codes in _by_place(const).items():
+                places.setdefault(key, []).extend(codes)
+    return places
 
 
 def live_functions(files: Iterable[str]) -> dict[str, list[FunctionType]]:
     """The function objects of this process by file of torch, whoever holds them: a registry, a wrapper, a closure."""
     gc.unfreeze()  # the fork server froze what it imported, which hides it
     names = {str(torch_parent() / file): file for file in files}
-    found: dict[str, list[FunctionType]] = {file: [] for file in names.values()}
-    for one in gc.get_objects():
-        if type(one) is FunctionType and one.__code__.co_filename in names:
-            found[names[one.__code__.co_filename]].append(one)
+    functions: dict[str, list[FunctionType]] = {file: [] for file in names.values()}
+    for held in gc.get_objects():
+        if type(held) is FunctionType and held.__code__.co_filename in names:
+            functions[names[held.__code__.co_filename]].append(held)
     gc.freeze()
-    return found
+    return functions
 
 
 @contextmanager

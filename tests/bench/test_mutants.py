@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ci.bench.mutants import SAMPLE, MutantResult, Recorded, draw, in_turn, names, read_sample, result_of, view, written
+from ci.bench.mutants import SAMPLE, Case, MutantResult, draw, in_turn, names, read_sample, result_of, view, written
 from ci.bench.mutation import RULES, Mutant, mutants_in
 from ddefuzz.campaign.tasks import CaseResult, CaseTask
 from ddefuzz.classify.cause import Classification
@@ -36,9 +36,9 @@ AT_ROLL = sighting(Site("Python", REFS, "roll"))
 ELSEWHERE = sighting(Site("Python", REFS, "flip"))
 
 
-def case(index: int, *keys: str, stage: str = "export") -> Recorded:
+def case(index: int, *keys: str, stage: str = "export") -> Case:
     task = CaseTask("default", 0, index, (stage,), origin=Again(f"program {index}"))
-    return Recorded(task, keys, 1.0, (7,))
+    return Case(task, keys, 1.0, (7,))
 
 
 def case_result(*sightings: Sighting, cpu_seconds: float = 1.0) -> CaseResult:
