@@ -171,8 +171,9 @@ def test_no_import_of_ours_hides_in_a_function() -> None:
 
 
 def test_modules_stay_within_one_idea() -> None:
-    lengths = {module: len(path.read_text().splitlines()) for module, path in MODULES.items()}
-    assert not {module: length for module, length in lengths.items() if length > LONGEST_MODULE}
+    paths = [*MODULES.values(), *sorted((ROOT / "ci").rglob("*.py"))]
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in paths}
+    assert not {path: length for path, length in lengths.items() if length > LONGEST_MODULE}
 
 
 def test_modules_say_their_purpose() -> None:

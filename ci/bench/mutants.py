@@ -21,11 +21,11 @@ import msgspec
 
 from ci.bench.command import Result, Session
 from ci.bench.mutation import (
-    AREA_OF,
     AREAS,
     RULES,
     Mutant,
     applied,
+    area_of,
     counters,
     diff,
     exchange_of,
@@ -262,7 +262,7 @@ def draw(lines: frozenset[int], number: int, seed: int) -> list[Mutant]:
     """
     numbers = {line: at for at, line in enumerate(statements())}
     pools: dict[str, dict[str, list[Mutant]]] = {rule: {area: [] for area in AREAS} for rule in RULES}
-    for file, area in AREA_OF().items():
+    for file, area in area_of().items():
         for mutant in mutants_in(file):
             pools[mutant.rule][area].append(mutant)
     drawn: dict[tuple[str, str], Mutant] = {}
@@ -387,9 +387,9 @@ def _results(
 def candidates(lines: frozenset[int]) -> Iterator[Block]:
     """How many mutants there are by class and area, and how many of them the campaign reaches."""
     numbers = {line: at for at, line in enumerate(statements())}
-    every = [one for file in AREA_OF() for one in mutants_in(file)]
-    count = Counter((one.rule, AREA_OF()[one.file]) for one in every)
-    hit = Counter((one.rule, AREA_OF()[one.file]) for one in every if numbers[one.file, one.statement] in lines)
+    every = [one for file in area_of() for one in mutants_in(file)]
+    count = Counter((one.rule, area_of()[one.file]) for one in every)
+    hit = Counter((one.rule, area_of()[one.file]) for one in every if numbers[one.file, one.statement] in lines)
     yield prose("{} mutants, {} of them in a statement that the campaign reaches", count.total(), hit.total())
     rows = [(rule, *(f"{hit[rule, area]}/{count[rule, area]}" for area in AREAS)) for rule in RULES]
     yield table(("class", *AREAS), rows, right=tuple(AREAS))
@@ -398,7 +398,7 @@ def candidates(lines: frozenset[int]) -> Iterator[Block]:
 def view(done: list[MutantResult], campaign: str) -> Iterator[Block]:
     """The rates by class and by area, and the mutants that were missed."""
     yield prose("{} mutants; campaign: {}", len(done), campaign)
-    by_area = (("area", area, [one for one in done if AREA_OF()[one.mutant.file] == area]) for area in AREAS)
+    by_area = (("area", area, [one for one in done if area_of()[one.mutant.file] == area]) for area in AREAS)
     by_class = (("class", rule, [one for one in done if one.mutant.rule == rule]) for rule in RULES)
     for what, groups in (("class", by_class), ("area", by_area)):
         rows = [_rates(name, group) for _, name, group in chain(groups, [("", "all", done)]) if group]

@@ -49,20 +49,8 @@ CHECKS: Final = frozenset({"_check", "_check_value", "_check_with", "_check_is_s
 VIEWS: Final = frozenset({"as_strided", "view", "view_of", "expand", "transpose", "permute", "squeeze", "unsqueeze",
                           "alias", "detach", "slice", "select", "narrow", "diagonal", "broadcast_in_dim", "split_dim",
                           "collapse_view", "slice_in_dim", "reshape", "movedim", "t", "contiguous"})  # fmt: skip
-STATIC: Final = (
-    "dtype",
-    "ndim",
-    "dim()",
-    "type",
-    "device",
-    "layout",
-    "is_",
-    "isinstance",
-    " in ",
-    "rank",
-    "None",
-    "len(",
-)
+STATIC: Final = ("dtype", "ndim", "dim()", "type", "device", "layout", "is_", "isinstance", " in ", "rank", "None",
+                 "len(")  # fmt: skip
 """What the conditions of checks contain that no size decides."""
 
 SWAPPED_CALLS: Final = frozenset({"sub", "div", "true_divide", "floor_divide", "pow", "remainder", "fmod", "atan2",
@@ -169,11 +157,14 @@ def _is_size(node: ast.expr) -> bool:
     return False
 
 
-def _one_size(node: ast.expr, place: Place) -> Iterator[ast.expr]:
-    if _is_size(node):
-        for template in () if place.area in INDUCTOR else ("torch.sym_max(A, 1)", "torch.sym_max(A, 2)"):
-            yield _made(template, node, node)
-        yield _made("A + A // 64", node, node)
+def _sizes(ordinary: tuple[str, ...], inductor: tuple[str, ...]) -> Expressions:
+    """The rule that puts each size into templates, for files of inductor into others."""
+
+    def rule(node: ast.expr, place: Place) -> Iterator[ast.expr]:
+        if _is_size(node):
+            yield from (_made(one, node, node) for one in (inductor if place.area in INDUCTOR else ordinary))
+
+    return rule
 
 
 def _stride(node: ast.expr, place: Place) -> Iterator[ast.expr]:
@@ -226,18 +217,6 @@ def _index(node: ast.expr, place: Place) -> Iterator[ast.expr]:
             "index", "inner_fn", "load"
         ):
             yield _made("A + 1", node, node)
-
-
-def _hint(node: ast.expr, place: Place) -> Iterator[ast.expr]:
-    if _is_size(node):
-        where = "V.graph.sizevars" if place.area in INDUCTOR else "torch.fx.experimental.symbolic_shapes"
-        yield _made(f"{where}.optimization_hint(A, 4)", node, node)
-
-
-def _guard(node: ast.expr, place: Place) -> Iterator[ast.expr]:
-    if _is_size(node):
-        inductor = place.area in INDUCTOR
-        yield _made("V.graph.sizevars.guard_int(A)" if inductor else "(A if A == 4 else A)", node, node)
 
 
 def _gradient(node: ast.expr, place: Place) -> Iterator[ast.expr]:
@@ -343,17 +322,19 @@ EVERY: Final = frozenset(AREAS)
 COMPILER: Final = EVERY - KERNELS
 
 EXPRESSION_RULES: tuple[tuple[str, frozenset[str], Expressions], ...] = (
-    ("wrong at one size", EVERY, _one_size),
+    ("wrong at one size", EVERY, _sizes(("torch.sym_max(A, 1)", "torch.sym_max(A, 2)", "A + A // 64"),
+                                        ("A + A // 64",))),
     ("stride formula", EVERY, _stride),
     ("swapped operands", EVERY, _swap),
     ("off by one", EVERY, _index),
-    ("hint for a symbol", EVERY, _hint),
-    ("guard added", EVERY, _guard),
+    ("hint for a symbol", EVERY, _sizes(("torch.fx.experimental.symbolic_shapes.optimization_hint(A, 4)",),
+                                        ("V.graph.sizevars.optimization_hint(A, 4)",))),
+    ("guard added", EVERY, _sizes(("(A if A == 4 else A)",), ("V.graph.sizevars.guard_int(A)",))),
     ("gradient term dropped", EVERY - INDUCTOR, _gradient),
     ("comparison changed", EVERY, _compare),
     ("lowering changed", INDUCTOR, _logic),
     ("step changed", COMPILER - INDUCTOR, _logic),
-)
+)  # fmt: skip
 STATEMENT_RULES: tuple[tuple[str, frozenset[str], Statements], ...] = (
     ("assertion dropped", EVERY, _dropped),
     ("assertion moved", EVERY, _moved),
@@ -446,15 +427,12 @@ def torch_parent() -> Path:
     return Path(spec.origin).parents[1]
 
 
-def files_of(area: str) -> list[str]:
-    """The files of an area, as frames name them."""
-    named = (torch_parent() / one for one in AREAS[area])
-    paths = (path for one in named for path in (sorted(one.rglob("*.py")) if one.is_dir() else [one]))
-    return [str(path.relative_to(torch_parent())) for path in paths if path.is_file()]
-
-
-AREA_OF: Final = cache(lambda: {file: area for area in AREAS for file in files_of(area)})
-"""The area of each file."""
+@cache
+def area_of() -> dict[str, str]:
+    """The area of each file, as frames name it."""
+    named = ((torch_parent() / one, area) for area, paths in AREAS.items() for one in paths)
+    files = ((path, area) for one, area in named for path in (sorted(one.rglob("*.py")) if one.is_dir() else [one]))
+    return {str(path.relative_to(torch_parent())): area for path, area in files if path.is_file()}
 
 
 @cache
@@ -474,7 +452,7 @@ def mutants_in(file: str) -> Iterator[Mutant]:
     """All mutants of a file. Functions of one name, such as a property's, are numbered together."""
     numbers: Counter[tuple[str, str]] = Counter()
     for name, function in functions_in(file):
-        for edit in edits(function, AREA_OF()[file]):
+        for edit in edits(function, area_of()[file]):
             yield Mutant(edit.rule, file, name, numbers[name, edit.rule], edit.inner, edit.line, edit.statement)
             numbers[name, edit.rule] += 1
 
@@ -482,7 +460,7 @@ def mutants_in(file: str) -> Iterator[Mutant]:
 def mutated(mutant: Mutant) -> tuple[Function, Function]:
     """The function as it is and with the change. Raises InputError if this torch has no such mutant."""
     functions = [(one, deepcopy(one)) for name, one in functions_in(mutant.file) if name == mutant.function]
-    every = ((old, new, edit) for old, new in functions for edit in edits(new, AREA_OF()[mutant.file]))
+    every = ((old, new, edit) for old, new in functions for edit in edits(new, area_of()[mutant.file]))
     of_rule = ((old, new, edit) for old, new, edit in every if edit.rule == mutant.rule)
     for old, new, edit in islice(of_rule, mutant.number, mutant.number + 1):
         edit.make()
@@ -521,19 +499,19 @@ def _compiled(mutant: Mutant, function: Function) -> CodeType:
 
 def _pairs(before: CodeType, after: CodeType) -> Pairs:
     """Functions of two sources by qualified name and first line. Those that share both in one source are left out."""
-    old, new = _by_place(before), _by_place(after)
-    alone = [key for key, codes in old.items() if len(codes) == len(new.get(key, ())) == 1]
-    return {key: (old[key][0], new[key][0]) for key in alone}
+    sources: list[dict[tuple[str, int], list[CodeType]]] = [{}, {}]
+    for places, code in zip(sources, (before, after), strict=True):
+        for inner in _codes_in(code):
+            places.setdefault((inner.co_qualname, inner.co_firstlineno), []).append(inner)
+    old, new = sources
+    return {key: (codes[0], new[key][0]) for key, codes in old.items() if len(codes) == len(new.get(key, ())) == 1}
 
 
-def _by_place(code: CodeType) -> dict[tuple[str, int], list[CodeType]]:
-    places: dict[tuple[str, int], list[CodeType]] = {}
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
     for const in code.co_consts:
         if isinstance(const, CodeType):
-            places.setdefault((const.co_qualname, const.co_firstlineno), []).append(const)
-            for key, codes in _by_place(const).items():
-                places.setdefault(key, []).extend(codes)
-    return places
+            yield const
+            yield from _codes_in(const)
 
 
 def live_functions(files: Iterable[str]) -> dict[str, list[FunctionType]]:
@@ -582,7 +560,7 @@ HIT: Final = "ddefuzz_hit"
 @cache
 def statements() -> tuple[tuple[str, int], ...]:
     """The lines with statements that have mutants, by file. The counters number them in this order."""
-    return tuple(dict.fromkeys((one.file, one.statement) for file in AREA_OF() for one in mutants_in(file)))
+    return tuple(dict.fromkeys((one.file, one.statement) for file in area_of() for one in mutants_in(file)))
 
 
 @cache
@@ -590,10 +568,10 @@ def counters() -> set[int]:
     """The numbers of the statements that this process has run. It counts from the first call on."""
     hits: set[int] = set()
     numbers = {line: number for number, line in enumerate(statements())}
-    for file, area in AREA_OF().items():
+    for file, area in area_of().items():
         if area in INDUCTOR:
             _import(file)
-    for file, functions in live_functions(AREA_OF()).items():
+    for file, functions in live_functions(area_of()).items():
         tree = deepcopy(_tree(file)) if functions else ast.Module([], [])
         for node in ast.walk(tree):
             for field in ("body", "orelse", "finalbody"):
