@@ -284,6 +284,7 @@ def server_of(database: Database, access: Access) -> uvicorn.Server:
         server_header=False,
         timeout_graceful_shutdown=2,
     )
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong with a body is in the answer
     logging.getLogger("asyncio").addFilter(_in_one_line)
     logging.getLogger("uvicorn.error").addFilter(_not_cancelled)
     return uvicorn.Server(config)

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ddefuzz.errors import DatabaseError
-from ddefuzz.escape import block
+from ddefuzz.escape import block, json_text
 from ddefuzz.findings.database import Database
 from ddefuzz.show.html import environment as html_environment
 from ddefuzz.show.html import highlighted, style_sheet
@@ -126,7 +126,7 @@ def answer(
 ) -> Response:
     """The record as a page or as JSON. `more` are names for the template that say nothing about findings."""
     if format_ == "json":
-        return Response(msgspec.json.encode(record), status, media_type="application/json")
+        return Response(json_text(record), status, media_type="application/json")
     dashboard = dashboard_of(request)
     access, session = dashboard.access, dashboard.access.session_of(request)
     try:

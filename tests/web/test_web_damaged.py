@@ -93,6 +93,15 @@ def check_pages(client: TestClient, damage: str) -> None:
     assert client.get("/?format=json").status_code == 200, damage
 
 
+def test_text_that_json_cannot_have_is_escaped(database: Database) -> None:
+    options = {"budget": "1m", "shard": "\ud800"}
+    database.start_campaign(profile="p", seed=1, generator="1", options=options, when=START)
+    client = client_of(database)
+    for path in ("/", "/campaigns"):
+        document = client.get(path, params={"format": "json"})
+        assert (document.status_code, r"\\ud800" in document.text) == (200, True)
+
+
 def test_what_is_left_out_is_counted_named_and_logged(
     database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

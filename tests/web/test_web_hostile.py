@@ -271,6 +271,14 @@ def test_a_bad_chunk_puts_no_traceback_into_the_log(
     assert not [record for record in caplog.records if record.exc_info]
 
 
+def test_a_body_that_is_none_puts_no_line_into_the_log(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    body = b"--x\r\nno header\r\n"
+    head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+    with answering(database, Access()) as port:
+        answer = answered(port, head + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert (answer[:12], caplog.records) == (b"HTTP/1.1 400", [])
+
+
 def test_head_is_answered_like_get_without_a_body(database: Database) -> None:
     with answering(database, Access()) as port:
         for path in [*PATHS, "/static/style.css"]:
