@@ -22,7 +22,7 @@ from ddefuzz.findings.lifecycle import ROWS, State, check_transition
 from ddefuzz.findings.model import ID, Finding, HistoryEntry, Note, Priority, normalized, sequence_of, stamp
 from ddefuzz.oracles.table import check_stored
 
-VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\.(post|dev)\d+)?(\+[\w.]+)?", re.ASCII)
+VERSION = re.compile(r"(?=.{,100}\Z)\d+\.\d+\.\d+((a|b|rc)\d+)?(\.(post|dev)\d+)?(\+[\w.]+)?", re.ASCII)
 """A version of torch as `torch.__version__` has it."""
 
 LABEL = re.compile(r"[+-]?[^\s+-]\S*")

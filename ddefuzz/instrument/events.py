@@ -9,7 +9,7 @@ current folder relative to these. Other files have their full path.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,10 @@ TYPED_FILES = ("<ipython-input-", "<python-input-", "<stdin>")
 """The beginning of the file names of code that a user types into a prompt."""
 
 
+LineNumber: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""A line of a file, from 1. 0: not known."""
+
+
 class Place(msgspec.Struct, frozen=True, order=True):
     """File and line where a guard was evaluated.
 
@@ -34,7 +38,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
     language: Language
     file: str
-    line: int
+    line: LineNumber
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -85,7 +89,7 @@ class Frame(msgspec.Struct, frozen=True):
     """
 
     file: str
-    line: int
+    line: LineNumber
     function: str
     code: str = ""
     exact: bool = False

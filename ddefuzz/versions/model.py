@@ -122,7 +122,7 @@ def in_order(interpreters: Iterable[Interpreter]) -> tuple[Interpreter, ...]:
 
 def release(torch: str) -> tuple[int, ...]:
     """The numbers of a version of torch, by which versions are compared: `2.13.0+cpu` gives (2, 13, 0)."""
-    return tuple(int(part) for part in re.findall(r"\d+", torch.partition("+")[0]))
+    return tuple(int(part) for part in re.findall(r"\d{1,9}", torch.partition("+")[0]))
 
 
 def changes(lines: Iterable[Line]) -> dict[str, int]:

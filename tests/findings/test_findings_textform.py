@@ -304,6 +304,16 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         r"observed.json.gz: Expected `int`, got `null` - at `\$.failure",
     ),
     (
+        "a line that no file has",
+        lambda place: observed(place, gzip.compress(gzip.decompress(observed(place)).replace(b":4098", b":-4098"))),
+        r"observed.json.gz: Expected `int` >= 0 - at `\$.failure",
+    ),
+    (
+        "a version that no torch has",
+        lambda place: sighted(place, OCCURRENCE.replace("2.13.0", f"2.{'9' * 5_000}.0")),
+        "finding.toml: found '2.9{58}', expected a version of torch such as 2.14.0",
+    ),
+    (
         "a number that no database has",
         lambda place: replace(place / "finding.toml", "steps = 1", f"steps = {2**63}"),
         r"Expected `int` <= 9223372036854775807 - at `\$.steps`",

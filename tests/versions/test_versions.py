@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of, changes, in_order
+from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of, changes, in_order, release
 from ddefuzz.versions.page import write_page
 
 SHORT: dict[str, Status] = {"f": "fails", "p": "passes", "s": "sometimes", "m": "moved", "-": "not judged"}
@@ -58,6 +58,10 @@ def test_the_versions_of_each_change() -> None:
 )
 def test_the_runs_of_one_finding(statuses: list[str], expected: Cell) -> None:
     assert cell_of(statuses) == expected
+
+
+def test_a_damaged_version_has_a_place_in_the_order() -> None:
+    assert release(f"2.{'9' * 5_000}.0") > release("2.13.0+cpu") == (2, 13, 0)
 
 
 def test_interpreters_are_in_order_of_their_torch() -> None:
