@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from threading import Event as Flag
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import rich_click as click
@@ -179,6 +179,10 @@ Writer: TypeAlias = str | Callable[[Page], str]
 """The text in a format, or what makes it for a page."""
 
 
+FOR_PEOPLE: Final = frozenset({"text", "markdown", "issue"})
+"""The formats that no program parses. On stdout they have no commands for the runner of a GitHub workflow."""
+
+
 def deliver(writers: Mapping[str, Writer], output: Output, exits: Mapping[int, object] = {}) -> None:
     """Write the files, each completely or not at all, then stdout. Then exit with the first code that holds."""
     for _, path in output.files:
@@ -186,7 +190,8 @@ def deliver(writers: Mapping[str, Writer], output: Output, exits: Mapping[int, o
     for name, path in output.files:
         write_atomically(path, _written(writers, name, Page(FILE_WIDTH)))
     text = _written(writers, output.format, stdout_page())
-    write_stdout(in_log(text) if output.format == "text" else text)
+    is_document = output.format != "text"
+    write_stdout(in_log(text) if output.format in FOR_PEOPLE else text, is_document=is_document)
     for code, holds in exits.items():
         if holds:
             raise SystemExit(code)
@@ -227,13 +232,13 @@ def _with_errors(name: str, content: str) -> str:
 
 
 def stdout_page() -> Page:
-    """The width and color of the terminal (`NO_COLOR` is respected), or those of files without a terminal.
+    """The width and color of the terminal, or those of files without a terminal.
 
-    `COLUMNS` overrides the width.
+    `NO_COLOR` and `TERM=dumb` are respected. `COLUMNS` overrides the width.
     """
     console = Console()
     if console.is_terminal:
-        return Page(console.width, not console.no_color)
+        return Page(console.width, console.color_system is not None and not console.no_color)
     return Page(console.width if os.environ.get("COLUMNS", "").isdigit() else FILE_WIDTH)
 
 

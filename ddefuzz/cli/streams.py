@@ -5,6 +5,7 @@ Its workers end, and its temporary folder is removed.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -67,6 +68,8 @@ MOST_SAID: Final = 2000
 def check_streams() -> None:
     """Open closed standard streams on the null device. Raises `UnsupportedError` if stdout is closed.
 
+    Characters that the encoding of stdout does not have are escaped.
+
     Otherwise the next file that is opened would get the descriptor of the closed stream, and output would go into that
     file.
     """
@@ -81,11 +84,22 @@ def check_streams() -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 open until the process ends
     if sys.stdout is None:
         raise UnsupportedError("stdout is closed, expected a file, a pipe or a terminal that can be written")
+    _set_encoding(sys.stdout.encoding)
 
 
-def write_stdout(text: str) -> None:
-    """Write data. If the reader has ended, as `head` does, end the process without a message."""
+def _set_encoding(encoding: str) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
+
+
+def write_stdout(text: str, *, is_document: bool = False) -> None:
+    """Write data. If the reader has ended, as `head` does, end the process without a message.
+
+    A document, which other programs read, is UTF-8. Other text has the encoding of the terminal.
+    """
     try:
+        if is_document:
+            _set_encoding("utf-8")
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -99,6 +113,11 @@ def write_stdout(text: str) -> None:
 def in_log(text: str) -> str:
     """Text for people, as a log of CI takes it."""
     return github_log(text) if os.environ.get("GITHUB_ACTIONS") else text
+
+
+def write_line(line: str) -> None:
+    """Write a line for people to stdout."""
+    write_stdout(f"{in_log(visible(line, ''))}\n")
 
 
 def log_line(line: str, kept: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import subprocess
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.cli.command import Output
-from ddefuzz.cli.output import LiveLine, deliver
-from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, MOST_SAID, say, write_stdout
+from ddefuzz.cli.output import LiveLine, deliver, stdout_page
+from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, MOST_SAID, check_streams, say, write_line, write_stdout
 from ddefuzz.errors import EXIT_UNSUPPORTED, UnsupportedError
 from ddefuzz.escape import BREAK
 from tests.campaign.real_campaign import DDEFUZZ, environment
@@ -110,11 +111,34 @@ def test_a_log_of_ci_gets_no_command(monkeypatch: pytest.MonkeyPatch, capsys: py
         say("::stop-commands::x")
         progress = LiveLine("start")
         progress.say("::add-mask::x")
-        deliver({"text": lambda _: "a\n::error::x\n"}, Output("text"))
+        for format_ in ("text", "markdown", "issue", "csv"):
+            deliver({format_: "a\n::error::x\n"}, Output(format_))
+        write_line("::error::\x1b]0;x\x07\nname")
         shown = capsys.readouterr()
         first, second = parts
-        assert shown.out == f"a\n{first}::error::x\n"
+        listed = rf"{first}::error::\x1b]0;x\x07\nname"
+        assert shown.out == f"a\n{first}::error::x\n" * 3 + f"a\n::error::x\n{listed}\n"
         assert [line for line in shown.err.splitlines() if "::" in line] == [
             f"{second}::stop-commands::x",
             f"{second}::add-mask::x",
         ]
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", rb"\u2500\xe9"), ("latin-1", b"\\u2500\xe9")])
+def test_text_has_the_encoding_of_stdout_and_a_document_is_utf_8(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, shown: bytes
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding))
+    check_streams()
+    deliver({"text": "─é"}, Output("text"))
+    deliver({"html": "─é"}, Output("html"))
+    assert written.getvalue() == shown + "─é".encode()
+
+
+def test_a_terminal_without_escapes_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for terminal, has_color in (("xterm", True), ("dumb", False)):
+        monkeypatch.setenv("TERM", terminal)
+        assert stdout_page().color is has_color
