@@ -21,6 +21,7 @@ from ddefuzz import __version__
 from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.cli.command import argument, click_command, option
 from ddefuzz.cli.options import DB, PYTHONS, seed_option
+from ddefuzz.cli.streams import say, write_stdout
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK, InputError
 from ddefuzz.escape import shell_word, shell_words
 from ddefuzz.files import check_folder, is_file, is_folder, is_there, write_atomically, write_files
@@ -69,9 +70,9 @@ def init(
         raise InputError(f"{folder / exist[0]}: found this file, expected none there (--force replaces it)")
     write_files(folder, written)
     for name in written:
-        click.echo(f"wrote {folder / name}", err=True)
+        say(f"wrote {folder / name}")
     there = "" if folder == Path() else f"cd {shell_word(str(folder))} && "
-    click.echo(f"\nNext:\n  {there}ddefuzz ci pull-request --budget 1m", err=True)
+    say(f"\nNext:\n  {there}ddefuzz ci pull-request --budget 1m", kept="\n")
 
 
 def contents(ci: str) -> dict[str, str]:
@@ -222,7 +223,7 @@ def _run(steps: list[Step]) -> None:
         if codes[step.name] == EXIT_INTERRUPTED:
             raise SystemExit(EXIT_INTERRUPTED)
     failed = [name for name, code in codes.items() if code != EXIT_OK]
-    click.echo(f"ddefuzz ci: {', '.join(f'{name} exit {code}' for name, code in codes.items())}", err=True)
+    say(f"ddefuzz ci: {', '.join(f'{name} exit {code}' for name, code in codes.items())}")
     errors = [codes[name] for name in failed if codes[name] != EXIT_FOUND]
     raise SystemExit(errors[0] if errors else EXIT_FOUND if failed else EXIT_OK)
 
@@ -234,7 +235,7 @@ def _step(step: Step) -> int:
         formats["github"] = "annotations"
     files = (f"{name}={REPORTS / f'{step.name}.{ending}'}" for name, ending in formats.items())
     words = [*step.words, *(word for file in files for word in ("--output", file))]
-    click.echo(f"$ ddefuzz {shell_words(words)}", err=True)
+    say(f"$ ddefuzz {shell_words(words)}")
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "ddefuzz", *words], start_new_session=True, env=os.environ | step.environment
     )
@@ -250,7 +251,7 @@ def _waited(process: subprocess.Popen[bytes], step: Step) -> int:
     try:
         return process.wait(step.seconds)
     except subprocess.TimeoutExpired:
-        click.echo(f"ddefuzz ci: {step.name} has gone on for {step.seconds:.0f} s: it is ended", err=True)
+        say(f"ddefuzz ci: {step.name} has gone on for {step.seconds:.0f} s: it is ended")
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     _signal(process, signal.SIGINT)
@@ -274,7 +275,7 @@ def _to_github(name: str) -> None:
     """Print the annotations, and add the Markdown to the step's summary."""
     annotations, markdown = REPORTS / f"{name}.annotations", REPORTS / f"{name}.md"
     if is_there(annotations):
-        click.echo(annotations.read_text(encoding="utf-8"), nl=False)
+        write_stdout(annotations.read_text(encoding="utf-8"), is_document=True)
         annotations.unlink()
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary and is_there(markdown):

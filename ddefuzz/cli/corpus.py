@@ -12,6 +12,7 @@ from ddefuzz.campaign.replay import CaseFile, case_files, covered, enough, expec
 from ddefuzz.cli.command import Output, PathType, argument, click_command, formats, option
 from ddefuzz.cli.options import IN_STAGES, JOBS
 from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers
+from ddefuzz.cli.streams import write_line
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import Stage
@@ -145,7 +146,7 @@ def fmt(
         _write(other, "rewrote:")
         return
     for path in other:
-        click.echo(f"not in the canonical form: {path}")
+        write_line(f"not in the canonical form: {path}")
     if other:
         raise SystemExit(EXIT_FOUND)
 
@@ -194,7 +195,7 @@ def _write(new: dict[Path, str], verb: str = "wrote") -> None:
         check_writable(path)
     for path, text in new.items():
         write_atomically(path, text)
-        click.echo(f"{verb} {path}")
+        write_line(f"{verb} {path}")
 
 
 def _text(typed: str, url: DatabaseUrl | None) -> str:

@@ -145,19 +145,19 @@ def show(
         by_version = database.read(lambda session: results(session, finding.id))
     for former in finding.former:
         if finding_id in former and finding_id not in finding.id:
-            click.echo(f"{former} is now {finding.id}", err=True)
+            say(f"{former} is now {finding.id}")
     if repro:
         # Imported here, because it imports black, which takes longer than the rest of the command.
         from ddefuzz.repro.finding import finding_script  # noqa: PLC0415
 
-        write_stdout(block(finding_script(finding, stage)))
+        write_stdout(block(finding_script(finding, stage)), is_document=True)
     elif snippet:
         # Imported here for the same reason: it imports the table of ops.
         from ddefuzz.repro.finding import finding_snippet  # noqa: PLC0415
 
-        write_stdout(block(finding_snippet(finding, stage)))
+        write_stdout(block(finding_snippet(finding, stage)), is_document=True)
     elif minimal or original:
-        write_stdout(block(_program(finding, minimal=minimal)))
+        write_stdout(block(_program(finding, minimal=minimal)), is_document=True)
     else:
         view = show_view(finding, current_invocation(), status_by_version(finding, by_version))
         deliver(page_writers(finding.id, view, as_document(finding)), output)
@@ -186,7 +186,7 @@ def export(
     with Database.open(db, create=False) as database:
         findings = database.transferable()
     number = write_findings(findings, folder, whole=not refused())
-    click.echo(f"{counted(number, 'finding')} written to {folder}", err=True)
+    say(f"{counted(number, 'finding')} written to {folder}")
 
 
 @click_command("import", command)
@@ -201,7 +201,7 @@ def import_(
     findings = read_findings(folder, datetime.now(UTC))
     with Database.open(db) as database:
         database.merge(findings)
-    click.echo(f"{counted(len(findings), 'finding')} read from {folder}", err=True)
+    say(f"{counted(len(findings), 'finding')} read from {folder}")
 
 
 @click_command("merge", command)
@@ -223,7 +223,7 @@ def merge(
                 for version in other.torch_versions():
                     database.add_sites(version, other.sites(version), merged_site)
         after = {finding.id for finding in database.findings()}
-    click.echo(f"{counted(len(after), 'finding')}, {len(after - before)} of them new", err=True)
+    say(f"{counted(len(after), 'finding')}, {len(after - before)} of them new")
 
 
 def commands(rows: Sequence[Decision] = DECISIONS) -> Iterable[click.Command]:

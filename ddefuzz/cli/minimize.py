@@ -24,8 +24,9 @@ from ddefuzz.campaign.minimize import (
 from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.options import DB, JOBS, TRUST, capture_stage_option, timeout_option
 from ddefuzz.cli.output import deliver, resolve
+from ddefuzz.cli.streams import say, write_line, write_stdout
 from ddefuzz.errors import EXIT_FOUND
-from ddefuzz.escape import json_text, visible
+from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import is_file
@@ -94,17 +95,16 @@ def command(
         outcome = minimize_start(start, pool, timeout, _say_progress, stored)
     more = "; stopped at --max-attempts" if outcome.exhausted else ""
     shows = start.suspect.signature
-    click.echo(
+    say(
         f"{shows.kind} in {shows.site} [{shows.anchor}]: {counted(outcome.steps, 'operation')} "
-        f"after {counted(outcome.attempts, 'capture')}, shown in {outcome.confirmed} fresh processes{more}",
-        err=True,
+        f"after {counted(outcome.attempts, 'capture')}, shown in {outcome.confirmed} fresh processes{more}"
     )
     writers = {"text": outcome.program, "json": json_text(outcome) + "\n"}
     deliver(writers, output, {EXIT_FOUND: outcome.confirmed.k < outcome.confirmed.n})
 
 
 def _say_progress(captures: int, operations: int) -> None:
-    click.echo(f"{counted(captures, 'capture')}: {counted(operations, 'operation')}", err=True)
+    say(f"{counted(captures, 'capture')}: {counted(operations, 'operation')}")
 
 
 def _minimize_all(database: Database, after: str, jobs: int, max_attempts: int, timeout: float, format_: str) -> None:
@@ -120,10 +120,13 @@ def _minimize_all(database: Database, after: str, jobs: int, max_attempts: int, 
                 counts[renewed.status] += 1
                 done = renewed.finding.id
                 captures = f" after {counted(renewed.result.attempts, 'capture')}" if renewed.result else ""
-                line = visible(f"{renewed.finding.id} {renewed.status}{captures}")
-                click.echo(line if format_ == "text" else json_text(outcome_of(renewed)))
+                line = f"{renewed.finding.id} {renewed.status}{captures}"
+                if format_ == "text":
+                    write_line(line)
+                else:
+                    write_stdout(json_text(outcome_of(renewed)) + "\n", is_document=True)
     finally:
         listed = ", ".join(f"{number} {status}" for status, number in sorted(counts.items())) or "none done"
-        click.echo(f"{counted(counts.total(), 'finding')} of {len(findings)}: {listed}", err=True)
+        say(f"{counted(counts.total(), 'finding')} of {len(findings)}: {listed}")
         if counts.total() < len(findings):
-            click.echo(f"the others: --all --after {done}" if done else "the others: --all", err=True)
+            say(f"the others: --all --after {done}" if done else "the others: --all")

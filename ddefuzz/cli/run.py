@@ -29,6 +29,7 @@ from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.cli.command import Output, click_command, formats, option, typed_words
 from ddefuzz.cli.options import DB, IN_STAGES, JOBS, oracles_option, profile_option, semantics_option
 from ddefuzz.cli.output import LiveLine, current_invocation, deliver, plain, stop_on_interrupt, writers_of
+from ddefuzz.cli.streams import say
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.scratch import remove_abandoned
@@ -163,7 +164,7 @@ def command(
         expired = known_now(decided(database.findings()) | listed, torch, today).expired
         plan = replace(plan, known=Now(known_now(listed, torch, today).known, expired))
         replay = _replay_command(plan, current_invocation())
-        click.echo(_passed(plan.known), err=True, nl=False)
+        _say_passed(plan.known)
         with campaign_progress(plan, replay) as progress, stop_on_interrupt() as stopped:
             if resuming and entry is not None:
                 summary = resume(plan, entry, database, progress, stopped)
@@ -193,10 +194,11 @@ def _typed(context: click.Context) -> set[str]:
     }
 
 
-def _passed(known: Now) -> str:
+def _say_passed(known: Now) -> None:
     """A line about decisions whose date has passed, also those on findings that the campaign may not meet."""
     names = ", ".join(sorted(known.expired))
-    return f"the date of the decision on these findings has passed: {names}\n" if names else ""
+    if names:
+        say(f"the date of the decision on these findings has passed: {names}", kept="\n")  # none is cut
 
 
 def fails(summary: Summary, regressed: set[str], fail_on: FailOn) -> bool:

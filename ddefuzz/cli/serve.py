@@ -9,8 +9,9 @@ import rich_click as click
 
 from ddefuzz.cli.command import argument, click_command, option
 from ddefuzz.cli.options import DB, WHO
-from ddefuzz.cli.streams import write_stdout
+from ddefuzz.cli.streams import say, write_line, write_stdout
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.escape import visible
 from ddefuzz.findings import tokens as stored
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
@@ -61,9 +62,9 @@ def command(
         address = f"[{shown}]" if ":" in shown else shown
 
         def begun() -> None:
-            click.echo(f"{database.url}{', read only' if read_only else ''}; Ctrl-C ends", err=True)
+            say(f"{database.url}{', read only' if read_only else ''}; Ctrl-C ends")
             if access.valid is not None and not access.valid():
-                click.echo("decisions need a token, and there is none: `ddefuzz tokens add NAME` makes one", err=True)
+                say("decisions need a token, and there is none: `ddefuzz tokens add NAME` makes one")
             write_stdout(f"http://{address}:{used}/\n")
 
         serve(database, access, bound, begun)
@@ -86,7 +87,7 @@ def add(
     with Database.open(db, create=False) as database:
         token = database.write(lambda session: stored.add(session, name, datetime.now(UTC)))
     write_stdout(f"{token}\n")
-    click.echo(f"token of {name}, to type at /login; it is not shown again", err=True)
+    say(f"token of {name}, to type at /login; it is not shown again")
 
 
 @click_command("list", tokens)
@@ -96,10 +97,12 @@ def list_(
     """List the names that have a token, and when it was made."""
     with Database.open(db, create=False) as database:
         tokens_ = database.read(stored.tokens)
-    width = max((len(token.name) for token in tokens_), default=0)
-    write_stdout("".join(f"{token.name:{width}}  {token.made}\n" for token in tokens_))
+    names = [visible(token.name, "") for token in tokens_]
+    width = max(map(len, names), default=0)
+    for name, token in zip(names, tokens_, strict=True):
+        write_line(f"{name:{width}}  {token.made}")
     if not tokens_:
-        click.echo("no tokens; `ddefuzz tokens add NAME` makes one", err=True)
+        say("no tokens; `ddefuzz tokens add NAME` makes one")
 
 
 @click_command("revoke", tokens)
@@ -110,4 +113,4 @@ def revoke(
     """Make the token of NAME invalid. All sessions that logged in with it end at once, on all servers."""
     with Database.open(db, create=False) as database:
         database.write(lambda session: stored.revoke(session, name))
-    click.echo(f"token of {name} revoked; its sessions have ended", err=True)
+    say(f"token of {name} revoked; its sessions have ended")

@@ -12,6 +12,7 @@ from rich.progress import track
 from ddefuzz.cli.command import Output, PathType, click_command, formats, option
 from ddefuzz.cli.options import DB
 from ddefuzz.cli.output import deliver, json_writers, page_writers, progress_console
+from ddefuzz.cli.streams import say
 from ddefuzz.errors import InputError
 from ddefuzz.files import check_folder, write_atomically
 from ddefuzz.findings.database import Database
@@ -122,4 +123,4 @@ def _write_html(page: SitesPage, inventory: Inventory | None, folder: Path) -> N
         made, "writing pages", console=console, transient=True, disable=not console.is_terminal
     ):
         write_atomically(folder / name, html(title, blocks))
-    click.echo(f"written: {folder / INDEX}", err=True)
+    say(f"written: {folder / INDEX}")

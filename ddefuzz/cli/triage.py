@@ -12,7 +12,7 @@ import rich_click as click
 from ddefuzz.cli.command import argument, click_command, option
 from ddefuzz.cli.options import DB, WHO, now
 from ddefuzz.cli.output import Page, resolve, stdout_page
-from ddefuzz.cli.streams import write_stdout
+from ddefuzz.cli.streams import say, write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.escape import visible
 from ddefuzz.findings import listing
@@ -65,7 +65,7 @@ def command(
             queue = [one.id for one in matching if all_ or one.data_dependent is not False]
         decided = Loop(database, queue, who).run()
     left = len(queue) - len(decided)
-    click.echo(f"{counted(len(decided), 'finding')} decided, {left} left", err=True)
+    say(f"{counted(len(decided), 'finding')} decided, {left} left")
 
 
 class Loop:
@@ -110,7 +110,7 @@ class Loop:
     def _read_key(self, finding: Finding | None, menu: str) -> bool:
         """Read keys until the screen changes. Returns False to end. There is no finding after the last one."""
         while True:
-            click.echo(menu, err=True)
+            say(menu, kept="\n")
             key, ask = _read_key()
             if key in (QUIT, ""):
                 return False
@@ -128,10 +128,10 @@ class Loop:
                 elif key in KEYS:
                     self._change(finding, KEYS[key], ask)
                 else:
-                    click.echo(f"found the key {visible(key)!r}, expected one of these:", err=True)
+                    say(f"found the key {visible(key)!r}, expected one of these:")
                     continue
             except InputError as error:
-                click.echo(visible(str(error)), err=True)
+                say(str(error))
                 continue
             return True
 
@@ -143,7 +143,7 @@ class Loop:
         if value is FINDING:
             text = resolve(self.database, text or "").id
         after = self.database.apply(finding.id, [(decision, text)], By(self.who, now()))
-        click.echo(f"{finding.id}: {visible(decision.sentence(finding, after))}", err=True)
+        say(f"{finding.id}: {decision.sentence(finding, after)}")
         if decision.group == "state" or after.state != finding.state:
             self.decided.append(finding.id)
             self.at += 1
@@ -156,7 +156,7 @@ class Loop:
         self.database.decide(name, lambda one: undo(one, By(self.who, now())))
         self.decided.pop()
         self.at = self.queue.index(name)
-        click.echo(f"{name}: undone", err=True)
+        say(f"{name}: undone")
 
 
 def _read_key() -> tuple[str, Ask]:

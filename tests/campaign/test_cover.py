@@ -62,6 +62,13 @@ def test_fmt_writes_the_canonical_form(tmp_path: Path) -> None:
     assert typed("fmt", "--check", tmp_path).exit_code == 0
 
 
+def test_fmt_writes_any_name_on_one_line(tmp_path: Path) -> None:
+    (tmp_path / "\x1b]0;x\x07\n::error::x.py").write_text(CASE.replace("x, 2", "x,    2"))
+    name = tmp_path / r"\x1b]0;x\x07\n::error::x.py"
+    assert typed("fmt", "--check", tmp_path).stdout == f"not in the canonical form: {name}\n"
+    assert typed("fmt", tmp_path).stdout == f"rewrote: {name}\n"
+
+
 def test_list_shows_what_is_expected(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(CASE)
     (tmp_path / "notes.py").write_text("print('no program')\n")

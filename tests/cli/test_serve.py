@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib.util
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import urllib.request
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,16 @@ def test_a_token_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:
         assert tokens.of(valid, "") is tokens.of(valid, valid[0].digest) is tokens.of(valid, "\udc80") is None
     run_tokens(url, "revoke", "bo")
     assert "bo" not in run_tokens(url, "list").stdout
+
+
+def test_names_of_tokens_are_shown_on_one_line(tmp_path: Path) -> None:
+    url, name = f"sqlite:///{tmp_path / 'a.db'}", "a\x1b[31m\nb"
+    with Database.open(url) as database:
+        database.write(lambda session: tokens.add(session, "ada", datetime.now(UTC)))
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
+        connection.execute("UPDATE tokens SET name = ?", (name,))
+    assert run_tokens(url, "list").stdout.startswith(r"a\x1b[31m\nb  20")
+    assert run_tokens(url, "revoke", name).stderr == "token of a\\x1b[31m\\nb revoked; its sessions have ended\n"
 
 
 @pytest.mark.parametrize(
