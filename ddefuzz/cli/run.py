@@ -164,7 +164,8 @@ def command(
         expired = known_now(decided(database.findings()) | listed, torch, today).expired
         plan = replace(plan, known=Now(known_now(listed, torch, today).known, expired))
         replay = _replay_command(plan, current_invocation())
-        _say_passed(plan.known)
+        if passed := _passed(plan.known):
+            say(passed, kept="\n")  # none is cut
         with campaign_progress(plan, replay) as progress, stop_on_interrupt() as stopped:
             if resuming and entry is not None:
                 summary = resume(plan, entry, database, progress, stopped)
@@ -194,11 +195,10 @@ def _typed(context: click.Context) -> set[str]:
     }
 
 
-def _say_passed(known: Now) -> None:
+def _passed(known: Now) -> str:
     """A line about decisions whose date has passed, also those on findings that the campaign may not meet."""
     names = ", ".join(sorted(known.expired))
-    if names:
-        say(f"the date of the decision on these findings has passed: {names}", kept="\n")  # none is cut
+    return f"the date of the decision on these findings has passed: {names}" if names else ""
 
 
 def fails(summary: Summary, regressed: set[str], fail_on: FailOn) -> bool:

@@ -162,7 +162,7 @@ def test_a_campaign_without_a_case_suggests_a_longer_budget() -> None:
 def test_decisions_that_have_expired_are_named_before_the_campaign() -> None:
     assert _passed(NONE) == ""
     said = _passed(Now(known=frozenset({"dde-3"}), expired=frozenset({"dde-2", "dde-1"})))
-    assert said == "the date of the decision on these findings has passed: dde-1, dde-2\n"
+    assert said == "the date of the decision on these findings has passed: dde-1, dde-2"
 
 
 def test_resuming_removes_the_folder_of_a_campaign_that_was_killed_before_it_was_entered(

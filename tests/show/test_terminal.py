@@ -14,7 +14,7 @@ from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Frame, Place, RaisedError
 from ddefuzz.oracles.capture import classify
-from ddefuzz.show.blocks import Facts, TableRow, table
+from ddefuzz.show.blocks import Block, Facts, TableRow, table
 from ddefuzz.show.evidence import MARK, stack_to_site
 from ddefuzz.show.terminal import LEAST_PAGE, folded, terminal
 
@@ -89,7 +89,11 @@ def test_where_folding_is_not_enough_it_goes_into_the_detail() -> None:
 @pytest.mark.parametrize("width", [-1, 0, 1])
 def test_a_narrow_page_has_an_end(width: int) -> None:
     row, titles = TableRow(("ab/cd",) * 7, "a detail"), [f"title {number}" for number in range(7)]
-    blocks = [table(titles, [row]), table(titles, [row], folding=titles), Facts((("a long name", "its value"),))]
+    blocks: list[Block] = [
+        table(titles, [row]),
+        table(titles, [row], folding=titles),
+        Facts((("a long name", "its value"),)),
+    ]
     assert terminal(blocks, width) == terminal(blocks, LEAST_PAGE)
     assert folded("ab c", width).split("\n") == ["a", "b", "c"]
 

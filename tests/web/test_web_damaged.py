@@ -94,7 +94,7 @@ def check_pages(client: TestClient, damage: str) -> None:
 
 
 def test_text_that_json_cannot_have_is_escaped(database: Database) -> None:
-    options = {"budget": "1m", "shard": "\ud800"}
+    options: dict[str, object] = {"budget": "1m", "shard": "\ud800"}
     database.start_campaign(profile="p", seed=1, generator="1", options=options, when=START)
     client = client_of(database)
     for path in ("/", "/campaigns"):
