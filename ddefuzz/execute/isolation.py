@@ -204,8 +204,8 @@ def _has_descriptors() -> bool:
     except OSError as error:
         if error.errno != errno.EMFILE:
             raise
-    for one in descriptors:
-        os.close(one)
+    for descriptor in descriptors:
+        os.close(descriptor)
     return len(descriptors) == FREE
 
 

@@ -333,6 +333,8 @@ def test_whatever_a_call_raises_is_how_it_ends(error: BaseException) -> None:
 class Forgetful(torch.nn.Module):
     """Changes its state in a call."""
 
+    seen: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.scale = torch.nn.Parameter(torch.ones(2))
