@@ -113,7 +113,7 @@ def _called(of: Mapping[Stage, CallCounts]) -> str:
     """How many captured programs were called, and at how many of the sizes."""
     stages = ", ".join(f"{stage} {one.programs} ({one.at_all_sizes})" for stage, one in of.items())
     programs = sum(one.programs for one in of.values())
-    sizes = ", ".join(f"{size} {sum(one.sizes[size] for one in of.values())}" for size in SIZE_KINDS)
+    sizes = ", ".join(f"{size} {sum(one.sizes.get(size, 0) for one in of.values())}" for size in SIZE_KINDS)
     if not programs:
         return ""
     return f"programs called beside eager (at all {len(SIZE_KINDS)} kinds of sizes): {stages}; by size: {sizes}"

@@ -300,7 +300,7 @@ def paste(texts: Sequence[str], folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for number, text in enumerate(texts):
         (folder / f"{number}.sh").write_text(f"ddefuzz() {{ :; }}\npython() {{ :; }}\n{text}", errors="replace")
-        subprocess.run(["bash", f"{number}.sh"], cwd=folder, capture_output=True, check=False, timeout=20)
+        subprocess.run(["bash", f"{number}.sh"], cwd=folder, capture_output=True, check=False, timeout=200)
 
 
 def is_read(document: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.show.record import Report
 from ddefuzz.show.table import FORMATS
 from ddefuzz.sweep.census import sweep_report
-from tests.checking.test_check_rows import BRANCH, EAGER, FAILED, runs
+from tests.checking.test_check_rows import BRANCH, EAGER, FAILED, SAME, runs
 from tests.cli.test_sweep import CENSUS
 
 WRITERS = {one.name: one.write for one in FORMATS}
@@ -24,7 +24,7 @@ WRITERS = {one.name: one.write for one in FORMATS}
 def checked(folder: Path) -> Report:
     (folder / "model.py").write_text("")
     own = Observation("export", EXPLICIT, "fail", exceptions=FAILED.exceptions, raised=BRANCH)
-    passing = Observation("compile", EXPLICIT, "ok")
+    passing = Observation("compile", EXPLICIT, "ok", calls=(SAME,))
     case = runs(EAGER, own, passing)
     return report_record(
         CheckReport("model.py:f", "2.13.0", False, captures_of(case)[1:], problems_of(case)), "ddefuzz check"

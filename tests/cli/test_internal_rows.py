@@ -168,7 +168,7 @@ def test_check(plant: Callable[[pytest.MonkeyPatch], None], runs: pytest.MonkeyP
     assert {one["report"] for one in found["errors"]} == {report}
     assert {one["where"].partition(":")[0] for one in found["errors"]} == {"b"}
     if plant is in_an_oracle:
-        assert [one["outcome"] for one in found["captures"]] == ["ok"] * 3
+        assert [one["outcome"] for one in found["captures"]] == ["captured"] * 3
         assert "the oracle agreement" in found["errors"][0]["where"]
         return
     for what in ("captures", "problems"):

@@ -152,8 +152,16 @@ def test_kept_results_of_cases_are_those_of_the_same_files(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("replay", "error", "message"),
     [
-        ("print('hello')", UnsupportedError, "printed 'hello', expected the result of a case"),
-        ("sys.stdout.buffer.write(b'\\xff')", UnsupportedError, "printed '.', expected the result of a case"),
+        (
+            "print('hello')",
+            UnsupportedError,
+            "printed 'hello': found JSON is malformed: .*, expected the result of a case",
+        ),
+        (
+            "sys.stdout.buffer.write(b'\\xff')",
+            UnsupportedError,
+            "printed '.': found JSON is malformed: .*, expected the result of a case",
+        ),
         ("sys.exit('no space')", UnsupportedError, "ended with no space"),
         ("sys.stderr.write('no such file'); sys.exit(2)", InputError, "ended with no such file"),
         ("import time; time.sleep(60)", UnsupportedError, "still runs, expected it to end within 1 s"),

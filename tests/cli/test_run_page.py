@@ -17,7 +17,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.scratch import PREFIX
 from ddefuzz.findings.ledger import SiteCount
 from ddefuzz.findings.textform import NONE, Now
-from ddefuzz.program.sizes import CALL_SIZES
+from ddefuzz.program.sizes import SIZE_KINDS
 from ddefuzz.show.blocks import Invocation
 from ddefuzz.show.terminal import terminal
 
@@ -62,8 +62,8 @@ SUMMARY = Summary(
     outcomes={"export": {"explicit": {"fail": 5, "ok": 7}, "size-oblivious": {"fail": 3, "ok": 1}}},
     verdicts={"export": {"ok": 3, "rescued": 3, "fails": 5, "changed": 1}},
     calls={
-        "export": CallCounts(7, 5, dict.fromkeys(CALL_SIZES, 6)),
-        "aot": CallCounts(2, 2, dict.fromkeys(CALL_SIZES, 2)),
+        "export": CallCounts(7, 5, dict.fromkeys(SIZE_KINDS, 6)),
+        "aot": CallCounts(2, 2, dict.fromkeys(SIZE_KINDS, 2)),
     },
     findings=FINDINGS,
     cpu_seconds=SECONDS,
@@ -88,7 +88,7 @@ def test_the_page_fits_and_loses_nothing(width: int) -> None:
     assert f"  {REPLAY}" in commands.splitlines()
     for seen in FINDINGS:
         assert seen.finding in told
-    called = "programs called beside eager (at all 8 sizes): export 7 (5), aot 2 (2); by size: example 8, 0 8,"
+    called = "programs called beside eager (at all 7 kinds of sizes): export 7 (5), aot 2 (2); by size: example 8, 0 8,"
     assert called in " ".join(told.split())
 
 
