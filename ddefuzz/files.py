@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import psutil  # type: ignore[import-untyped]
 
 from ddefuzz.errors import InputError
@@ -179,6 +178,8 @@ def read_text(path: Path, limit: int = MAX_BYTES) -> str:
 
 def parse_json(content: bytes | str, type_: Any, where: object, expected: str) -> Any:
     """The value of a type in a document or line in JSON; raises `InputError`, which begins with `where`."""
+    import msgspec  # noqa: PLC0415 pytest imports this module in every session
+
     try:
         return msgspec.json.decode(content, type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

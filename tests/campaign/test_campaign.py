@@ -121,7 +121,7 @@ class Workers:
                 return MinimizeResult(PROGRAM, 1, 9, exhausted=False, cpu_seconds=0.3)
             case Suspect(signature=signature):
                 self.done.append(f"confirm {signature.site}")
-                return ConfirmResult(shown=SHOWN, cpu_seconds=0.2)
+                return ConfirmResult(shown=SHOWN if signature.kind == SHOWN.kind else None, cpu_seconds=0.2)
             case ControlTask(program=program, shown=shown):
                 assert (program, shown) == (PROGRAM, SHOWN)
                 self.done.append("control")

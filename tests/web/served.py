@@ -49,13 +49,11 @@ def filled(path: Path) -> str:
 
 
 def hostile(finding: Finding) -> Finding:
-    """The finding with markup in each field that is text."""
+    """The finding with markup in each field that may be any text."""
     failure = failure_of(CHUNK, HOSTILE)
     finding = changed(finding, By(HOSTILE, START, HOSTILE), given_title=HOSTILE, owner=HOSTILE, labels=(HOSTILE,))
-    finding = note(link(finding, f"javascript:{HOSTILE}", BY), HOSTILE, BY)
-    occurrences = (
-        msgspec.structs.replace(one, op=HOSTILE, torch=HOSTILE, semantics=HOSTILE) for one in finding.occurrences
-    )
+    finding = note(link(finding, "https://example.com/1", BY), HOSTILE, BY)
+    occurrences = (msgspec.structs.replace(one, op=HOSTILE, semantics=HOSTILE) for one in finding.occurrences)
     return msgspec.structs.replace(
         finding,
         failure=failure,
