@@ -70,6 +70,9 @@ def check(
     Raises InputError for what cannot be captured: arguments that do not fit, a name that does not exist. The same for
     unknown stages and oracles. Raises RuntimeError for an exception of ddefuzz itself.
     """
+    for name, value in {"args": args, "stages": stages, "oracles": oracles}.items():
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{name}: found a {type(value).__name__}, expected a list or a tuple")
     options = Options(stages=tuple(stages), oracles=tuple(oracles), timeout=timeout, budget=budget)
     with internal.apart() as errors:
         if not isinstance(model, str):

@@ -157,6 +157,8 @@ def test_an_interruption_of_a_capture_ends_the_check() -> None:
         ({"stages": []}, "stages: found none, expected some of eager, fake, export,"),
         ({"stages": ["export"], "oracles": ["nonsense"]}, "oracles: found 'nonsense', expected some of recompilation,"),
         ({"stages": ["export"], "oracles": ["capture"]}, "oracles: found 'capture', expected some of recompilation,"),
+        ({"stages": "export"}, "stages: found a str, expected a list or a tuple"),
+        ({"args": ARGS[0]}, "args: found a Tensor, expected a list or a tuple"),
         ({"timeout": float("inf")}, "timeout: found inf, expected 0 < seconds ≤ 86400"),
         ({"timeout": 0}, "timeout: found 0, expected 0 < seconds ≤ 86400"),
         ({"timeout": "5"}, "timeout: found '5', expected 0 < seconds ≤ 86400"),
@@ -165,7 +167,7 @@ def test_an_interruption_of_a_capture_ends_the_check() -> None:
 )
 def test_a_choice_that_does_not_exist_is_said(words: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(message)}"):
-        ddefuzz.assert_captures(branch, ARGS, **words)
+        ddefuzz.assert_captures(branch, **{"args": ARGS, **words})
 
 
 @pytest.mark.parametrize("words", [{"stages": ["exprot"]}, {"stages": []}, {"oracles": ["nonsense"]}])

@@ -119,6 +119,13 @@ class Report(msgspec.Struct, frozen=True):
         """The report as a page that needs no other file."""
         return html(f"ddefuzz check {self.target}", report_view(self))
 
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.html()
+
     def patch(self) -> str:
         """The best change of each case as one unified diff, for `git apply` or `patch -p1`. Empty if there is none."""
         return unified(together(self.best))
