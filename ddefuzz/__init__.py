@@ -5,6 +5,7 @@ The public names are those of `__all__` (docs/api.md). Each is imported when it 
 
 from __future__ import annotations
 
+import random
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,14 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'ddefuzz' has no attribute {name!r}")
-        # Importing a module of the package makes it an attribute.
-        return import_module(f"ddefuzz.{name}") if name == "strategies" else getattr(import_module("ddefuzz.api"), name)
+        state = random.getstate()  # importing rich draws
+        try:
+            # Importing a module of the package makes it an attribute.
+            if name == "strategies":
+                return import_module("ddefuzz.strategies")
+            return getattr(import_module("ddefuzz.api"), name)
+        finally:
+            random.setstate(state)
 
 
 def __dir__() -> list[str]:

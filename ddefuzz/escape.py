@@ -198,3 +198,10 @@ def _in_shell(char: str) -> str:
 def shell_words(words: Iterable[str]) -> str:
     """A command line."""
     return " ".join(map(shell_word, words))
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a text of at most nine digits is; None for another text. `int` takes digits of other scripts, and
+    fails for long texts.
+    """
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None

@@ -101,6 +101,11 @@ def test_what_is_live_stays_as_it_was() -> None:
     assert not [name for name in sys.modules if name.startswith("ddefuzz_live")]
 
 
+def test_the_first_use_draws_no_random_number() -> None:
+    code = "import random, ddefuzz; before = random.getstate(); ddefuzz.check; assert random.getstate() == before"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_an_error_of_ddefuzz_is_of_the_check_that_meets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddefuzz.api.check_named", lambda *_, **__: internal.note(ValueError("a bug")))
     with pytest.raises(RuntimeError, match="ValueError: a bug"):

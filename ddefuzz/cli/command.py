@@ -19,6 +19,7 @@ import rich_click as click
 from click import get_current_context
 
 from ddefuzz.errors import InputError
+from ddefuzz.escape import whole_number
 from ddefuzz.execute.limit import check_seconds
 from ddefuzz.files import check_writable, real_path
 from ddefuzz.findings.url import DatabaseUrl, parse_url
@@ -173,8 +174,8 @@ def _jobs(value: object) -> int:
     """A number of processes, or `auto`: one for each core that this process may use."""
     if value == "auto":
         return available_cores()
-    if str(value).isdigit() and int(str(value)) > 0:
-        return int(str(value))
+    if number := whole_number(str(value)):
+        return number
     raise InputError(f"found {str(value)!r}, expected a number of processes or auto")
 
 

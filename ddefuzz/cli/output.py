@@ -239,7 +239,7 @@ def stdout_page() -> Page:
     console = Console()
     if console.is_terminal:
         return Page(console.width, console.color_system is not None and not console.no_color)
-    return Page(console.width if os.environ.get("COLUMNS", "").isdigit() else FILE_WIDTH)
+    return Page(console.width if os.environ.get("COLUMNS") else FILE_WIDTH)
 
 
 def progress_console() -> Console:

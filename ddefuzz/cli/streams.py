@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final
 
 from ddefuzz.errors import EXIT_INTERRUPTED, UnsupportedError, unsupported_by
-from ddefuzz.escape import github_log, visible
+from ddefuzz.escape import github_log, visible, whole_number
 
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
@@ -68,11 +68,15 @@ MOST_SAID: Final = 2000
 def check_streams() -> None:
     """Open closed standard streams on the null device. Raises `UnsupportedError` if stdout is closed.
 
-    Characters that the encoding of stdout does not have are escaped.
+    Characters that the encoding of stdout does not have are escaped. `COLUMNS` and `LINES` are unset if they are no
+    numbers.
 
     Otherwise the next file that is opened would get the descriptor of the closed stream, and output would go into that
     file.
     """
+    for name in ("COLUMNS", "LINES"):
+        if name in os.environ and whole_number(os.environ[name]) is None:
+            del os.environ[name]
     for number in (0, 1, 2):
         try:
             os.fstat(number)

@@ -20,7 +20,7 @@ from ddefuzz.cli.output import (
     writers_of,
 )
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError
-from ddefuzz.escape import json_text
+from ddefuzz.escape import json_text, whole_number
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles.program import CAPTURE
@@ -48,10 +48,10 @@ from ddefuzz.sweep.sweep import Plan, SweepProgress, progress_line, sweep
 
 
 def _sizes(value: object) -> tuple[int, ...]:
-    parts = str(value).split(",")
-    if len(parts) < 2 or not all(part.isdigit() and 1 < int(part) < 10_000 for part in parts):
-        raise InputError(f"found {value!r}, expected sizes from 2 such as 5,7,9,11")
-    return tuple(map(int, parts))
+    sizes = tuple(whole_number(part) or 0 for part in str(value).split(","))
+    if len(sizes) < 2 or not all(1 < size < 10_000 for size in sizes):
+        raise InputError(f"found {str(value)[:60]!r}, expected sizes from 2 such as 5,7,9,11")
+    return sizes
 
 
 @click_command("recompiles")

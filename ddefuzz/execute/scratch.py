@@ -9,9 +9,9 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
-import shutil
 from contextlib import suppress
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Final
@@ -85,20 +85,35 @@ def remove_abandoned(place: Path) -> None:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.fstat(descriptor).st_uid == os.geteuid():
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove_tree(folder)
             finally:
                 os.close(descriptor)
 
 
 def _remove(folder: Path, lock: int) -> None:
-    """Remove the folder of this process, also where it may open no more than one file, which `shutil.rmtree` cannot."""
+    """Remove the folder of this process."""
     os.close(lock)
-    for path in (*sorted(folder.rglob("*"), reverse=True), folder):
-        with suppress(OSError):
-            try:
-                path.unlink()
-            except (IsADirectoryError, PermissionError):  # the second on macOS
-                path.rmdir()
+    remove_tree(folder)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder, however deep it is, with no more than one file open at once. What cannot be removed stays.
+
+    What is in a folder below it moves up before that one is removed. So no path is too long.
+    """
+    numbers = count()
+    with suppress(OSError):
+        waiting = list(folder.iterdir())
+        while waiting:
+            path = waiting.pop()
+            with suppress(OSError):
+                try:
+                    path.unlink()
+                except (IsADirectoryError, PermissionError):  # the second on macOS
+                    for inner in path.iterdir():
+                        waiting.append(inner.rename(folder / f"ddefuzz-removed-{next(numbers)}"))
+                    path.rmdir()
+        folder.rmdir()
 
 
 def _locked(folder: Path) -> tuple[Path, int] | None:

@@ -18,7 +18,7 @@ import msgspec
 import torch
 from hypothesis import HealthCheck, Phase, Verbosity, find, settings
 from hypothesis import strategies as st
-from hypothesis.errors import NoSuchExample
+from hypothesis.errors import Flaky, NoSuchExample
 from msgspec.structs import replace
 
 from ddefuzz.instrument import torch_api
@@ -327,27 +327,29 @@ def violation(name: PropertyName, function: KeyFunction, tensors: Tensors) -> Vi
 
 
 def _tried(name: PropertyName, function: KeyFunction, examples: int, kinds: tuple[Kind, ...]) -> Property:
-    row, tried, is_violated = PROPERTIES[name], 0, False
+    row, tried = PROPERTIES[name], 0
     violations: list[Violation] = []
-
-    def shown(tensors: Tensors) -> Violation | None:
-        made = row.wrong(function, tensors) if row.applies(function.options, tensors) else None
-        return None if made is None or any(one.explains(made) for one in violations) else made
+    latest: Violation | None = None  # the smallest, and of a function that answers at random the last one
 
     def shows(tensors: Tensors) -> bool:
-        nonlocal tried, is_violated
-        tried += not is_violated and row.applies(function.options, tensors)
-        is_wrong = shown(tensors) is not None
-        is_violated = is_violated or is_wrong
-        return is_wrong
+        nonlocal tried, latest
+        if not row.applies(function.options, tensors):
+            return False
+        tried += latest is None and not violations
+        made = row.wrong(function, tensors)
+        if made is None or any(one.explains(made) for one in violations):
+            return False
+        latest = made
+        return True
 
     with catch_warnings():
         simplefilter("ignore")
         while len(violations) < MOST_VIOLATIONS:
+            latest = None
             first = _first(row.drawn(kinds), shows, examples)
-            smallest = (
-                None if first is None else shown(smallest_of(first, lambda one: shown(one) is not None, row.simpler))
-            )
+            if first is not None:
+                smallest_of(first, shows, row.simpler)
+            smallest: Violation | None = latest
             if smallest is None:
                 break
             violations.append(smallest)
@@ -355,6 +357,7 @@ def _tried(name: PropertyName, function: KeyFunction, examples: int, kinds: tupl
 
 
 def _first(strategy: st.SearchStrategy[Tensors], shows: Callable[[Tensors], bool], examples: int) -> Tensors | None:
+    """The tensors that Hypothesis finds. None without any, and where `shows` answers at random."""
     chosen = settings(
         max_examples=examples,
         database=None,
@@ -365,7 +368,7 @@ def _first(strategy: st.SearchStrategy[Tensors], shows: Callable[[Tensors], bool
     )
     try:
         return find(strategy, shows, settings=chosen, random=Random(0))
-    except NoSuchExample:
+    except (NoSuchExample, Flaky):
         return None
 
 

@@ -357,10 +357,15 @@ def _result(written: ScriptSource, code: int, output: str, errors: str) -> Scrip
     except InputError:
         if code < 0:
             status = _status_of_loss(written, "crash", errors)
-            return ScriptResult(written.name, status, reason=f"died of {signal.Signals(-code).name}")
+            return ScriptResult(written.name, status, reason=f"died of {signal_name(-code)}")
         last = (errors.strip().splitlines() or [f"exit code {code}"])[-1]
         return ScriptResult(written.name, "not judged", reason=last)
     return ScriptResult(written.name, printed.verdict, printed.torch, printed.stage, printed.expected, printed.seen)
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, such as SIGSEGV. Those of real time have none."""
+    return signal.Signals(number).name if number in {*signal.Signals} else f"signal {number}"
 
 
 STATUSES: Final[tuple[ScriptStatus, ...]] = get_args(ScriptStatus)

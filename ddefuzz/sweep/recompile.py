@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from ddefuzz.escape import whole_number
 from ddefuzz.execute.pool import LostTask, Pool, Stopped, first_answer
 from ddefuzz.execute.worker import late
 from ddefuzz.files import append, is_file, json_lines
@@ -405,5 +406,5 @@ def _of_row(row: SequenceCount) -> Result:
         message=row.error or row.guard,
         site=row.frame,
         site_path=path if path.startswith("torch/") else "",
-        site_line=int(line) if path.startswith("torch/") and line.isdigit() else 0,
+        site_line=(path.startswith("torch/") and whole_number(line)) or 0,
     )

@@ -19,6 +19,7 @@ import msgspec
 
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
+from ddefuzz.escape import whole_number
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.listing import campaigns
@@ -200,7 +201,7 @@ class StoredSide(NamedTuple):
 
 def is_stored(typed: str) -> bool:
     """Whether a side is a database or a campaign."""
-    return "://" in typed or typed.isdigit()
+    return "://" in typed or whole_number(typed) is not None
 
 
 def stored_side(typed: str, db: DatabaseUrl) -> StoredSide:
@@ -223,8 +224,9 @@ def _stored(database: Database, which: str, name: str, typed: str) -> StoredSide
     findings = database.findings()
     by_torch = {_torch(one) for one in known} | {seen.torch for one in findings for seen in one.occurrences}
     listed = ", ".join(sorted(by_torch)) or "none"
-    chosen = [one for one in known if which.isdigit() and one.id == int(which)]
-    if which.isdigit() and not chosen:
+    number = whole_number(which)
+    chosen = [one for one in known if one.id == number]
+    if number is not None and not chosen:
         ids = ", ".join(str(one.id) for one in reversed(known)) or "none"
         raise InputError(f"{typed}: found no campaign {which}, expected one of: {ids}")
     versions = {_torch(one) for one in chosen} or {one for one in by_torch if which in ("", one, one.partition("+")[0])}

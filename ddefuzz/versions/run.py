@@ -273,7 +273,7 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], settings: Setti
     for line in printed(interpreter.python, words, REPLAY_SECONDS, EXIT_FOUND).splitlines():
         replayed = decoded(said_of(interpreter.python, words), line, _ReplayLine, "the result of a case")
         passes = replayed.expected.endswith(" ok") and replayed.status == "as expected"
-        status: Status = "passes" if passes else _CELLS[replayed.status]
+        status: Status = "passes" if passes else _CELLS.get(replayed.status, "not judged")
         reason = replayed.seen if status in ("moved", "not judged") else ""
         cells[replayed.case] = Cell(status, int(status == "fails"), 1, reason)
     return cells

@@ -142,3 +142,11 @@ def test_a_terminal_without_escapes_gets_none(monkeypatch: pytest.MonkeyPatch) -
     for terminal, has_color in (("xterm", True), ("dumb", False)):
         monkeypatch.setenv("TERM", terminal)
         assert stdout_page().color is has_color
+
+
+@pytest.mark.parametrize(("width", "left"), [("²", None), ("9" * 5_000, None), ("100", "100")])
+def test_a_width_that_is_no_number_is_unset(width: str, left: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    check_streams()
+    assert os.environ.get("COLUMNS") == left
+    stdout_page()

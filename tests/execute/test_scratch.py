@@ -49,3 +49,23 @@ def test_the_next_start_removes_what_a_killed_process_left_and_nothing_else(tmp_
         assert not Path(third.stdout.strip()).exists()
         living.communicate("\n", timeout=60)
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{PREFIX}file", "mine"]
+
+
+DEEP = """\
+import os
+from ddefuzz.execute.scratch import scratch_folder
+os.chdir(scratch_folder())
+for _ in range(40):
+    open("file", "w").close()
+    os.mkdir("d" * 200)
+    os.chdir("d" * 200)
+os.chdir("/")
+"""
+
+
+def test_a_folder_deeper_than_paths_may_be_is_removed(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", DEEP], env=environment(tmp_path), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert not list(tmp_path.iterdir())

@@ -303,3 +303,11 @@ def test_what_a_function_does_instead_of_a_key_is_a_violation(
     function = KeyFunction(key, Options(), lambda _: [])
     (found,) = check("gives-a-key", function, 1, ("tensor",)).violations
     assert (found.why, found.keys) == (why, keys)
+
+
+def test_a_key_that_is_another_one_at_each_call_is_a_violation() -> None:
+    calls = iter(range(10**6))
+    function = KeyFunction(lambda _: next(calls) % 7 == 0, Options(), lambda _: [])
+    found = {name: check(name, function, 30, ("tensor",)).violations for name in ("gives-a-key", "tells-apart")}
+    assert {one.why for one in found["gives-a-key"]} == {"two keys of the same tensor differ"}
+    assert {one.why for one in found["tells-apart"]} == {"equal keys for different tensors"}

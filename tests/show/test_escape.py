@@ -38,6 +38,7 @@ from ddefuzz.escape import (
     sarif_message,
     shell_word,
     visible,
+    whole_number,
     xml_text,
 )
 from tests.show.hostile import CONTROL, MARKDOWN, TOKENS, leaves, markdown_wrong, parsed, texts
@@ -278,3 +279,8 @@ def test_a_page_of_all_places_of_markdown_has_nothing_of_the_text(text: str, oth
     )
     comment = f"<!-- {html_comment(text)} -->".strip()
     assert markdown_wrong(page, (comment,)) == []
+
+
+@pytest.mark.parametrize(("text", "number"), [("0", 0), ("12", 12), ("²", None), ("9" * 5_000, None), ("-1", None)])
+def test_a_number_has_few_digits_of_ascii(text: str, number: int | None) -> None:
+    assert whole_number(text) == number
