@@ -15,6 +15,7 @@ import msgspec
 import torch
 
 from ddefuzz.classify.cause import Classification
+from ddefuzz.errors import InputError
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.pool import LostTask, Pool, lost_observation
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
@@ -52,15 +53,18 @@ def _seen(ask: Ask, observation: Observation, failures: Iterable[Classification]
 
 
 def _answer(pool: Pool, ask: Ask) -> CaseSeen:
+    nothing = CaseSeen(
+        number=ask.number, stage=ask.stage, torch=str(torch.__version__), text=ask.text, outcome="not-judged"
+    )
     if not ask.text:
         text = pool.submit(draw, ask, CASE_SECONDS).result()
         if isinstance(text, LostTask):
-            nothing = CaseSeen(
-                number=ask.number, stage=ask.stage, torch=str(torch.__version__), text="", outcome="not-judged"
-            )
             return msgspec.structs.replace(nothing, reason=f"while it was drawn: {text.reason}")
         ask = msgspec.structs.replace(ask, text=text)
-    result = pool.submit(see, ask, CASE_SECONDS).result()
+    try:
+        result = pool.submit(see, ask, CASE_SECONDS).result()
+    except InputError as error:  # a saved side may have any text as a program
+        return msgspec.structs.replace(nothing, reason=str(error))
     if not isinstance(result, LostTask):
         return result
     lost = tried_of(lost_observation(Run(ProgramSubject(ask.text), ask.stage), result))

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,7 @@ from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.diff import command as diff
 from ddefuzz.errors import EXIT_FOUND, InputError, UnsupportedError
 from ddefuzz.versions.diff import compared
-from ddefuzz.versions.side_by_side import CaseSeen, GuardSeen, read_saved, saved_text
+from ddefuzz.versions.side_by_side import Ask, CaseSeen, GuardSeen, read_saved, saved_text
 
 
 def at(function: str) -> Signature:
@@ -198,3 +199,20 @@ def test_saved_results_of_the_same_name_get_names(tmp_path: Path) -> None:
         CliRunner().invoke(diff, words, catch_exceptions=False)
     named = CliRunner().invoke(diff, [f"{at}={word}" for at, word in enumerate(words)], catch_exceptions=False)
     assert "0 (torch a) and 1 (torch b): 1 program compared" in named.stdout
+
+
+class Refusing:
+    """A pool whose only task is refused."""
+
+    def submit(self, *_: object) -> Refusing:
+        return self
+
+    def result(self) -> object:
+        raise InputError("<program>:1: found no program")
+
+
+def test_a_text_that_is_no_program_is_not_judged_and_not_the_end() -> None:
+    from ddefuzz.versions.see import _answer  # noqa: PLC0415 it imports torch
+
+    seen = _answer(cast("Any", Refusing()), Ask(3, "export", "no program"))
+    assert (seen.number, seen.outcome, seen.reason) == (3, "not-judged", "<program>:1: found no program")
