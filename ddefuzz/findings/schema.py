@@ -204,7 +204,7 @@ def _selected(session: Session, column: Column[Any], condition: ColumnElement[bo
 
 
 def _finding(row: Any, occurrences: Iterable[RowMapping]) -> Finding:
-    finding = msgspec.json.decode(with_measured(row.document.encode()), type=Finding)
+    finding = msgspec.json.decode(with_measured(str(row.document).encode()), type=Finding)
     if finding.id != row.finding_id:
         raise InputError(f"found the id {finding.id!r}, expected that of its row")
     msgspec.json.encode(finding)  # JSON may spell lone surrogates, which nothing can write again
