@@ -137,7 +137,8 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
 @contextmanager
 def interpreter_kept() -> Iterator[None]:
     """Modules that the code in the block removes, or replaces by what is none, are restored. Of those of ddefuzz and
-    torch, `kept_intact` says it.
+    torch, `kept_intact` says it. Python's own are restored, too, if they were removed and imported again: two copies of
+    `abc` have two metaclasses.
 
     A profiler that it leaves on is stopped: it may raise in any function of ddefuzz.
     """
@@ -148,8 +149,11 @@ def interpreter_kept() -> Iterator[None]:
         if sys.getprofile() is not profiler:
             sys.setprofile(profiler)
         left = _modules()
-        lost = (name for name in modules if name not in left and _package(name) not in NEEDED)
-        sys.modules.update((name, modules[name]) for name in lost)
+        for name, module in modules.items():
+            package = _package(name)
+            again = package in sys.stdlib_module_names and left.get(name) is not module
+            if package not in NEEDED and (again or name not in left):
+                sys.modules[name] = module
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import linecache
 import os
@@ -164,6 +165,14 @@ def test_modules_that_user_code_replaces_are_back(monkeypatch: pytest.MonkeyPatc
     with kept_intact("user.py"):
         sys.modules["ast"] = None  # type: ignore[assignment]
     assert sys.modules["ast"] is known
+
+
+def test_modules_that_user_code_imports_again_are_the_known_ones() -> None:
+    known = sys.modules["abc"]
+    with kept_intact("user.py"):
+        del sys.modules["abc"]
+        importlib.import_module("abc")
+    assert sys.modules["abc"] is known
 
 
 @pytest.mark.parametrize("numpy", [None, object()])
