@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from ddefuzz import internal
@@ -11,7 +12,7 @@ from ddefuzz.campaign.launch import new_plan, start
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.checking.check import Options, check_live, check_named
 from ddefuzz.checking.report import Report
-from ddefuzz.errors import InputError
+from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute.limit import check_seconds
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import DEFAULT_STAGES, STAGES, Stage
@@ -42,6 +43,22 @@ Unbacked: TypeAlias = str | Mapping[str | int, object]
 """Dims to make unbacked: `{"ids": [0, 1], "mask": {0: "n"}}`, `"ids:0,1;mask:0=n"`, or `"all"`."""
 
 
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Errors name arguments, not options of the command line, and have no traceback of a worker process."""
+    try:
+        yield
+    except DdefuzzError as error:
+        raise (type(error)(str(error)[2:]) if str(error).startswith("--") else error) from None
+
+
+def _check_type(name: str, value: object, *types: type) -> None:
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        expected = " or ".join("None" if one is type(None) else one.__name__ for one in types)
+        raise InputError(f"{name}: found an argument of type {type(value).__name__}, expected {expected}")
+
+
+@_plain_errors()
 def check(
     model: Callable[..., Any] | Program | str,
     args: Sequence[Any] = (),
@@ -71,8 +88,7 @@ def check(
     unknown stages and oracles. Raises RuntimeError for an exception of ddefuzz itself.
     """
     for name, value in {"args": args, "stages": stages, "oracles": oracles}.items():
-        if not isinstance(value, list | tuple):
-            raise InputError(f"{name}: found a {type(value).__name__}, expected a list or a tuple")
+        _check_type(name, value, list, tuple)
     options = Options(stages=tuple(stages), oracles=tuple(oracles), timeout=timeout, budget=budget)
     with internal.apart() as errors:
         if not isinstance(model, str):
@@ -120,6 +136,7 @@ def assert_captures(
     return report
 
 
+@_plain_errors()
 def run(
     database: Database,
     *,
@@ -138,6 +155,10 @@ def run(
     number of worker processes, by default one for each core. The same seed draws the same cases; without one, it is
     drawn.
     """
+    _check_type("database", database, Database)
+    _check_type("budget", budget, str)
+    _check_type("seed", seed, int, type(None))
+    _check_type("jobs", jobs, int, type(None))
     check_choice("stages", stages, STAGES, some=True)
     check_choice("oracles", oracles, OF_PROGRAMS)
     plan = new_plan(
@@ -157,14 +178,17 @@ def run(
     return start(plan, database, lambda _event, _tally: None, lambda: False)
 
 
+@_plain_errors()
 def open_database(url: str, *, create: bool = True) -> Database:
     """Open a database of findings, such as `sqlite:///findings/ddefuzz.db`. Use it in a `with` block.
 
     Raises DatabaseError if it cannot be opened, or is not there and `create` is False.
     """
+    _check_type("url", url, str)
     return Database.open(url, create=create)
 
 
+@_plain_errors()
 def check_key(
     target: str,
     options: KeyOptions | None = None,
@@ -178,6 +202,7 @@ def check_key(
     `target` is `MODULE:FUNCTION` or `FILE:FUNCTION`. Each property is tried on so many drawn tensors or pairs of them,
     of these kinds, by default all, for at most `timeout` CPU seconds. The violations are in `properties` of the result.
     """
+    _check_type("target", target, str)
     check_seconds("timeout: ", timeout)
     hide_main()
     with Pool(1, samples=False) as pool:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -162,8 +163,8 @@ def test_an_interruption_of_a_capture_ends_the_check() -> None:
         ({"stages": []}, "stages: found none, expected some of eager, fake, export,"),
         ({"stages": ["export"], "oracles": ["nonsense"]}, "oracles: found 'nonsense', expected some of recompilation,"),
         ({"stages": ["export"], "oracles": ["capture"]}, "oracles: found 'capture', expected some of recompilation,"),
-        ({"stages": "export"}, "stages: found a str, expected a list or a tuple"),
-        ({"args": ARGS[0]}, "args: found a Tensor, expected a list or a tuple"),
+        ({"stages": "export"}, "stages: found an argument of type str, expected list or tuple"),
+        ({"args": ARGS[0]}, "args: found an argument of type Tensor, expected list or tuple"),
         ({"timeout": float("inf")}, "timeout: found inf, expected 0 < seconds ≤ 86400"),
         ({"timeout": 0}, "timeout: found 0, expected 0 < seconds ≤ 86400"),
         ({"timeout": "5"}, "timeout: found '5', expected 0 < seconds ≤ 86400"),
@@ -173,6 +174,24 @@ def test_an_interruption_of_a_capture_ends_the_check() -> None:
 def test_a_choice_that_does_not_exist_is_said(words: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(message)}"):
         ddefuzz.assert_captures(branch, **{"args": ARGS, **words})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda _: ddefuzz.run("sqlite://"), "database: found an argument of type str, expected Database"),  # type: ignore[arg-type]
+        (lambda opened: ddefuzz.run(opened, budget=60), "budget: found an argument of type int, expected str"),  # type: ignore[arg-type]
+        (lambda opened: ddefuzz.run(opened, jobs=True), "jobs: found an argument of type bool, expected int or None"),
+        (lambda opened: ddefuzz.run(opened, budget="6 h"), "budget: found '6 h', expected a time such as 90s"),
+        (lambda _: ddefuzz.check_key(len), "target: found an argument of type builtin_function"),  # type: ignore[arg-type]
+        (lambda _: ddefuzz.check_key("nosuch:f"), "nosuch: found a module that raises ModuleNotFoundError"),
+        (lambda _: ddefuzz.open_database(5), "url: found an argument of type int, expected str"),  # type: ignore[arg-type]
+    ],
+)
+def test_errors_name_the_argument(call: Callable[[ddefuzz.Database], object], message: str) -> None:
+    with ddefuzz.open_database("sqlite://") as opened, pytest.raises(InputError, match=f"^{message}") as found:
+        call(opened)
+    assert found.value.__cause__ is None
 
 
 @pytest.mark.parametrize("words", [{"stages": ["exprot"]}, {"stages": []}, {"oracles": ["nonsense"]}])
