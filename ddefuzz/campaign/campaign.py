@@ -202,6 +202,7 @@ class Campaign:
             outcomes=tally.nested_outcomes(),
             verdicts=tally.nested_verdicts(),
             calls=tally.calls(),
+            accepted=dict(sorted(tally.accepted.items())),
             findings=tuple(tally.findings.values()),
             cpu_seconds={name: round(seconds, 3) for name, seconds in sorted(tally.cpu_seconds.items())},
             seconds=round(self.clock.seconds(), 2),

@@ -47,6 +47,8 @@ from ddefuzz.minimize.order import operations
 from ddefuzz.minimize.rewrite import StandIn
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import table
+from ddefuzz.oracles.acceptance import classes
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.keys_run import smallest_case
 from ddefuzz.oracles.program import CAPTURE, JudgedRun, Suspect, at_example, judge_program, observe, safe, shows
 from ddefuzz.program.model import Expr, Program, functions_in
@@ -118,7 +120,9 @@ def result_of(text: str, judged: Iterable[JudgedRun], runner: Runner) -> CaseRes
     sites: list[StageReached] = []
     for in_stage in judged:
         outcomes += (
-            _outcome(run, "" if run is in_stage.second else in_stage.verdict) for run in in_stage[:2] if run is not None
+            _outcome(text, run, "" if run is in_stage.second else in_stage.verdict)
+            for run in in_stage[:2]
+            if run is not None
         )
         for failure in in_stage.failures:
             with guarded(in_stage.observation.stage), guarded("recording"):
@@ -130,9 +134,12 @@ def result_of(text: str, judged: Iterable[JudgedRun], runner: Runner) -> CaseRes
     return CaseResult(NO_CASE, "", tuple(outcomes), text, tuple(sightings), tuple(sites))
 
 
-def _outcome(run: Observation, judged: str) -> StageOutcome:
+def _outcome(text: str, run: Observation, judged: str) -> StageOutcome:
     called = tuple(size for call in run.calls for size in (call.size, *call.same)) if run.outcome == "ok" else ()
-    return StageOutcome(run.stage, str(run.semantics), run.outcome, judged, run.cpu_seconds, called)
+    accepted: tuple[str, ...] = ()
+    with guarded(run.stage), guarded("accepted differences"):
+        accepted = tuple(sorted(classes(OracleInput(text, run)))) if called else ()
+    return StageOutcome(run.stage, str(run.semantics), run.outcome, judged, run.cpu_seconds, called, accepted)
 
 
 def run_screened(text: str, task: CaseTask, runner: Runner) -> CaseResult:

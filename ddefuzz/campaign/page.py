@@ -93,6 +93,9 @@ def _lines(summary: Summary, bugs: list[CampaignFinding]) -> Iterator[str]:
             f"{sites.dde} raised an error ({sites.dde_cxx} in C++)"
         )
     yield _called(summary.calls)
+    if summary.accepted:
+        counts = (f"{name} {one.programs} (case {one.case})" for name, one in summary.accepted.items())
+        yield f"accepted differences from eager, in programs called (first case): {', '.join(counts)}"
     if summary.cases > 0:
         strategies = (f"{name} {one.cases} ({one.new_sites})" for name, one in summary.strategies.items())
         yield f"cases by strategy (new sites): {', '.join(strategies)}"

@@ -19,7 +19,7 @@ from ddefuzz.generate.profiles import name_of
 from ddefuzz.oracles.table import row_of
 from ddefuzz.program.sizes import SIZE_KINDS, kind_of_size
 
-SCHEMA = "ddefuzz.campaign/1"
+SCHEMA = "ddefuzz.campaign/2"
 
 
 CONFIRMED = "1/1"
@@ -104,6 +104,14 @@ class CallCounts(msgspec.Struct, frozen=True):
     sizes: dict[str, int]
 
 
+class AcceptedCount(msgspec.Struct, frozen=True):
+    """An accepted difference from eager: how many captured programs show it, and the first case that does."""
+
+    programs: int
+    case: int
+    example: str
+
+
 class Point(msgspec.Struct, frozen=True):
     """The number of guard sites reached after this many CPU seconds of the workers and this many cases."""
 
@@ -118,7 +126,8 @@ class Summary(msgspec.Struct, frozen=True):
     `digests` are those of all cases done, in order of index. `sites` counts the guard sites that the cases reached with
     explicit unbacked semantics; `growth` has a point for each case that reached a new one. `strategies` counts cases by
     how they were made. `outcomes` counts runs by stage, semantics and outcome; `verdicts` counts them by stage.
-    `calls` counts, by stage, the programs that explicit semantics captured and that were called. `cpu_seconds` are
+    `calls` counts, by stage, the programs that explicit semantics captured and that were called, `accepted` those that
+    show an accepted difference from eager, by its class (`oracles.acceptance`). `cpu_seconds` are
     those of the workers and of the compilers that they start, by stage, for drawing, minimizing and confirming; `other`
     is the rest. They do not include the start of the processes, which took `start_seconds` of `seconds` of wall-clock
     time. `peak_rss_mb` is the maximum resident memory of a worker after a case, in 10^6 bytes.
@@ -139,6 +148,7 @@ class Summary(msgspec.Struct, frozen=True):
     outcomes: dict[str, dict[str, dict[str, int]]]
     verdicts: dict[str, dict[str, int]]
     calls: dict[Stage, CallCounts]
+    accepted: dict[str, AcceptedCount]
     findings: tuple[CampaignFinding, ...]
     cpu_seconds: dict[str, float]
     seconds: float
@@ -192,6 +202,7 @@ class Tally:
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     called: Counter[tuple[Stage, frozenset[str]]] = field(default_factory=Counter)
+    accepted: dict[str, AcceptedCount] = field(default_factory=dict)
     cpu_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     findings: dict[str, CampaignFinding] = field(default_factory=dict)
     peak_rss_mb: float = 0.0
@@ -242,12 +253,20 @@ class Tally:
             self.cpu_seconds[run.stage] += run.cpu_seconds
             if run.called and run.semantics == str(EXPLICIT) and run.stage in STAGES:
                 self.called[run.stage, frozenset(map(kind_of_size, run.called))] += 1
+                self._accept(run.accepted, result)
         self.cpu_seconds["draw"] += result.draw_seconds
         self.cpu_seconds["other"] += (
             result.cpu_seconds - result.draw_seconds - sum(run.cpu_seconds for run in result.outcomes)
         )
         if novel.fallback_sites or novel.dde_sites:
             self.growth.append(Point(round(self.total_cpu_seconds(), 3), len(self.digests), self.ledger.count()))
+
+    def _accept(self, names: Iterable[str], result: CaseResult) -> None:
+        for name in names:
+            first = AcceptedCount(1, result.index, result.program)
+            before = self.accepted.get(name, msgspec.structs.replace(first, programs=0))
+            earlier = before if before.case <= result.index else first
+            self.accepted[name] = msgspec.structs.replace(earlier, programs=before.programs + 1)
 
     def total_cpu_seconds(self) -> float:
         """CPU seconds of the workers so far, for all work."""

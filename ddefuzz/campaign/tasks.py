@@ -147,7 +147,8 @@ class CaseTask(msgspec.Struct, frozen=True):
 
 class StageOutcome(msgspec.Struct, frozen=True):
     """How one run ended. `verdict` compares explicit and size-oblivious semantics, and is set on the explicit run.
-    `called` are the sizes at which the captured program was called.
+    `called` are the sizes at which the captured program was called, `accepted` the classes of differences from eager
+    that are accepted (`oracles.acceptance`).
     """
 
     stage: Stage
@@ -156,6 +157,7 @@ class StageOutcome(msgspec.Struct, frozen=True):
     verdict: str
     cpu_seconds: float
     called: tuple[CallSize, ...] = ()
+    accepted: tuple[str, ...] = ()
 
 
 class StageReached(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from ddefuzz.instrument.events import Constraint, Fault, Guard
 from ddefuzz.instrument.torch_api import Api
 from ddefuzz.instrument.truth import holds, sides, value_at
 from ddefuzz.oracles import specialization
+from ddefuzz.oracles.acceptance import OF_ERRORS, OF_REFUSALS, accepted_as
 from ddefuzz.oracles.blame import (
     OracleInput,
     at_guard,
@@ -26,16 +27,12 @@ from ddefuzz.oracles.blame import (
     blamed_guard,
     cheapest,
     guard_of_dynamo,
-    is_unchecked,
     op_to_blame,
     other_stage,
-    reads_strides_of_nothing,
     unknown,
 )
 from ddefuzz.oracles.oracle import KindRow, Oracle, by_ending, only_the_call
 from ddefuzz.oracles.verdict import accepted, turned, values_differ
-from ddefuzz.program.model import Attribute, Expr, Index, Name, Program, Sequence, children, names_in, walk
-from ddefuzz.program.model import Call as Call_
 from ddefuzz.program.sizes import CALL_SIZES
 
 PASSES: Mapping[FormName, Api] = {
@@ -45,32 +42,12 @@ PASSES: Mapping[FormName, Api] = {
 }
 """The function of torch that puts the assertions into a form."""
 
-ABOUT_THE_TAPE = re.compile("appears to not have been used in the graph")
-"""Errors of eager's autograd about its own tape (torch/csrc/autograd/autograd.cpp), not about the inputs."""
-
-ABOUT_THE_STORAGE = re.compile("are out of bounds for storage of size")
-"""Errors of `as_strided` about the memory behind a tensor (aten/src/ATen/native/Resize.h). The captured program runs
-the same check, so its tensor is a copy where eager's is a view, which is allowed. Code of inductor has no such check.
-"""
-
-
-EXPAND = ("torch/_refs/__init__.py", "expand")  # file and function of `expand`
-
 LARGEST, MOST_SYMBOLS = 8, 3
 """The sizes that are tried, and the symbols at most, to see whether an assertion follows from an answer."""
 
 _WITH_A_NUMBER = re.compile(r"== \d")
 
-_SIZE_OF_INPUT = re.compile(r"args_\d+_size_\d+ == \d+")
-
 _SYMBOL = re.compile(r"\bu\d+\b")
-
-_AT_LEAST = re.compile("(.+) >= (.+)")
-
-ABOUT_DATA = re.compile("index (-?\\d+ )?is out of bounds|(?<!tuple )index out of range|MKL FFT error")
-"""Errors of eager about the values of an index, or of the library that computes, not about sizes."""
-
-SIZES = frozenset({"shape", "ndim", "dtype", "device", "layout"})  # attributes that do not read the data of a tensor
 
 
 def judge(seen: OracleInput) -> tuple[Failure, ...]:
@@ -84,13 +61,8 @@ def judge(seen: OracleInput) -> tuple[Failure, ...]:
 
 
 def _in_calls(seen: OracleInput) -> Iterator[Failure]:
-    calls, program = seen.observation.calls, seen.program
-    drops = program is not None and has_dead_code(program)
-    unread = program is not None and computes_sizes_only(program)
-
     def is_missing(call: Call) -> bool:
-        about_values = ABOUT_DATA.search(call.eager.error) or ABOUT_THE_STORAGE.search(call.eager.error)
-        return not drops and missing(seen, call) and not (unread and about_values)
+        return missing(seen, call) and not accepted_as(OF_ERRORS, seen, call)
 
     def is_lost(call: Call) -> bool:
         return bool(lost(seen, call)) and not specialization.explains(seen, call)
@@ -105,7 +77,7 @@ def _in_calls(seen: OracleInput) -> Iterator[Failure]:
         ("lost-assertion", is_lost, lambda call: lost(seen, call)),
     )
     for kind, applies, evidence_of in rows:
-        for call in islice(filter(applies, calls), 1):
+        for call in islice(filter(applies, seen.observation.calls), 1):
             yield Failure(kind, seen.observation, f"at size {call.size}: {evidence_of(call)}", call.size)
 
 
@@ -269,46 +241,16 @@ def _loser(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
 
 def over_strict(seen: OracleInput, call: Call) -> bool:
     """Whether only the captured program rejects a call, by no accepted rule, and no specialization explains it."""
-    if not call.eager.returned or call.captured.returned or call.recompiled or accepted(call):
+    if not call.eager.returned or call.captured.returned or call.recompiled:
         return False
-    if expands_to_itself(seen, call) or reads_strides_of_nothing(seen, call) or is_unchecked(seen):
-        return False
-    if has_static_inputs_only(call):
-        return False
-    return not specialization.explains(seen, call)
-
-
-def has_static_inputs_only(call: Call) -> bool:
-    """Whether a rejection is a guard on a size of an input, and the exported graph has no unbacked symbol. Strict
-    export makes the inputs static if the graph computes nothing (`return x.is_contiguous()`).
-    """
-    sized = _SIZE_OF_INPUT.fullmatch(call.captured.expression) is not None
-    return sized and not any(name.startswith("u") for name, _ in call.symbols)
-
-
-def expands_to_itself(seen: OracleInput, call: Call) -> bool:
-    """Whether a rejection is that of `expand` to a size which is -1 in this call. Eager takes that as "keep the size".
-    torch assumes on purpose that a size which data decide does not mean that, and asserts it (`expand` in
-    torch/_refs/__init__.py).
-    """
-    asserted = _AT_LEAST.fullmatch(turned(call.captured.follows or call.captured.expression))
-    values = [value_at(side, dict(call.symbols)) for side in asserted.groups()] if asserted is not None else []
-    # torch may move a term: `2*u0 - 1 >= 0` is printed as `1 <= 2*u0`.
-    if len(values) != 2 or values[0] is None or values[1] is None or values[0] - values[1] != -1:
-        return False
-    texts = {call.captured.follows, call.captured.expression}
-    makers = (at_maker(one).site for one in seen.observation.constraints if {one.text, one.follows} & texts - {""})
-    return any((site.module, site.function) == EXPAND for site in makers)
+    return not accepted_as(OF_REFUSALS, seen, call) and not specialization.explains(seen, call)
 
 
 def missing(seen: OracleInput, call: Call) -> bool:
     """Whether only eager rejects a call, and the capture has never made an assertion for that."""
-    refused = not call.eager.returned and not ABOUT_THE_TAPE.search(call.eager.error)
-    if seen.observation.stage != "inductor" and ABOUT_THE_STORAGE.search(call.eager.error):
+    if call.eager.returned or not call.captured.returned or call.recompiled:
         return False
-    if reads_strides_of_nothing(seen, call):
-        return False
-    return refused and call.captured.returned and not call.recompiled and not lost(seen, call)
+    return not accepted_as(OF_ERRORS, seen, call, part=True) and not lost(seen, call)
 
 
 def lost(seen: OracleInput, call: Call) -> str:
@@ -318,44 +260,6 @@ def lost(seen: OracleInput, call: Call) -> str:
     symbols = dict(call.symbols)
     made = (one.text for one in seen.observation.constraints if one.kind == "assertion")
     return call.failing or next((text for text in made if holds(text, symbols) is False), "")
-
-
-def has_dead_code(program: Program) -> bool:
-    """Whether a program computes something that it does not return. A capture drops that, with its checks."""
-    live = set(names_in(program.returns))
-    for step in reversed(program.steps):
-        if step.targets and live.isdisjoint(step.targets):
-            return True
-        live |= names_in(step.value)
-    expressions = (*(step.value for step in program.steps), program.returns)
-    return any(
-        isinstance(one, Index) and isinstance(one.value, Sequence) for whole in expressions for one in walk(whole)
-    )
-
-
-def computes_sizes_only(program: Program) -> bool:
-    """Whether a program computes a tensor and uses its sizes alone. A capture drops that, with the checks of data."""
-    expressions = (*(step.value for step in program.steps), program.returns)
-    reads = (one for whole in expressions for one in walk(whole) if isinstance(one, Attribute) and one.name in SIZES)
-    if any(isinstance(one.value, Call_) for one in reads):
-        return True
-    live = set(_data_in(program.returns))
-    for step in reversed(program.steps):
-        if step.targets and live.isdisjoint(step.targets):
-            return True
-        live |= _data_in(step.value)
-    return False
-
-
-def _data_in(value: Expr) -> frozenset[str]:
-    """The inputs and targets whose data an expression reads."""
-    match value:
-        case Name(name):
-            return frozenset({name})
-        case Attribute(_, name) if name in SIZES:
-            return frozenset()
-        case _:
-            return frozenset().union(*map(_data_in, children(value)))
 
 
 WRONG: frozenset[Kind] = frozenset({"over-strict", "missing-assertion", "lost-assertion"})

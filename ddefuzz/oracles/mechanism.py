@@ -16,8 +16,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Call, Observation, Runner
 from ddefuzz.instrument.events import Guard
 from ddefuzz.oracles import capture
-from ddefuzz.oracles.agreement import unspecified
-from ddefuzz.oracles.assertions import ABOUT_THE_TAPE
+from ddefuzz.oracles.acceptance import ABOUT_THE_TAPE, unspecified
 from ddefuzz.oracles.blame import OracleInput, at_guard, captured_again, fewest, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.verdict import accepted, assumed_away, refuses_example, values_differ

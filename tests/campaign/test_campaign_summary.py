@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ddefuzz.campaign.summary import CampaignFinding, MinimizeCounts, Tally, minimized
+from ddefuzz.campaign.summary import AcceptedCount, CampaignFinding, MinimizeCounts, Tally, minimized
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.program.sizes import CALL_SIZES, SIZE_KINDS, CallSize
@@ -44,6 +44,18 @@ def test_called_programs_are_counted_by_stage_and_size() -> None:
     assert list(called) == ["aot"]
     assert (called["aot"].programs, called["aot"].at_all_sizes) == (3, 2)
     assert called["aot"].sizes == {size: 3 if size in few else 2 for size in SIZE_KINDS}
+
+
+def test_accepted_differences_are_counted_with_the_first_case() -> None:
+    tally = Tally()
+    run = StageOutcome("aot", "explicit", "ok", "ok", 1.0, CALL_SIZES)
+    for index, accepted in ((5, ("ties",)), (3, ("ties", "dead code")), (4, ("ties",))):
+        run = msgspec.structs.replace(run, accepted=accepted)
+        tally.add(CaseResult(index, "", (run,), program=f"program {index}"))
+    assert tally.accepted == {
+        "ties": AcceptedCount(3, 3, "program 3"),
+        "dead code": AcceptedCount(1, 3, "program 3"),
+    }
 
 
 def test_what_is_not_about_data_does_not_count() -> None:

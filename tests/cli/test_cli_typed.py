@@ -218,7 +218,7 @@ def test_a_campaign_ends_with_one_object(tmp_path: Path) -> None:
     done = typed(*words, "--no-minimize", "--fail-on", "never", folder=tmp_path, environment={"CI": "true"})
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
-    assert (summary["schema"], summary["cases"], summary["seed"]) == ("ddefuzz.campaign/1", 2, 7)
+    assert (summary["schema"], summary["cases"], summary["seed"]) == ("ddefuzz.campaign/2", 2, 7)
     assert "ddefuzz run --seed 7 --budget 2x" in done.stderr
     assert "\x1b" not in done.stderr
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddefuzz.campaign.page import summary_view
-from ddefuzz.campaign.summary import CallCounts, CampaignFinding, StrategyCount, Summary, minimized
+from ddefuzz.campaign.summary import AcceptedCount, CallCounts, CampaignFinding, StrategyCount, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.run import _passed, command
 from ddefuzz.errors import InputError
@@ -65,6 +65,7 @@ SUMMARY = Summary(
         "export": CallCounts(7, 5, dict.fromkeys(SIZE_KINDS, 6)),
         "aot": CallCounts(2, 2, dict.fromkeys(SIZE_KINDS, 2)),
     },
+    accepted={"random numbers": AcceptedCount(3, 5, "def program(): ..."), "dead code": AcceptedCount(1, 2, "")},
     findings=FINDINGS,
     cpu_seconds=SECONDS,
     seconds=10.2,
@@ -90,6 +91,8 @@ def test_the_page_fits_and_loses_nothing(width: int) -> None:
         assert seen.finding in told
     called = "programs called beside eager (at all 7 kinds of sizes): export 7 (5), aot 2 (2); by size: example 8, 0 8,"
     assert called in " ".join(told.split())
+    accepted = "accepted differences from eager, in programs called (first case): random numbers 3 (case 5), dead code"
+    assert accepted in " ".join(told.split())
 
 
 @pytest.mark.parametrize("width", [70, 80])
