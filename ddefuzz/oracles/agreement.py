@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ddefuzz.classify.chain import Location
@@ -40,8 +41,29 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     seen, call = cheapest(seen, shows, runner)
     if only_layout and compiled and seen.observation.stage == "inductor" and _strides_vary(seen):
         return Location(Site("Python", OUTPUT_STRIDES.file, OUTPUT_STRIDES.name), None, "strides")
-    what = next((one.what for one in _differences(seen, call) if one.what != "strides"), "strides")
-    return guard_to_blame(seen, call, shows, runner) or op_to_blame(seen, call, shows, what, runner) or unknown(seen)
+    first = _differences(seen, call)
+    anchor = next((one.what for one in first if one.what != "strides"), f"strides: {orders(first[0].how)}")
+    return guard_to_blame(seen, call, shows, runner) or op_to_blame(seen, call, shows, anchor, runner) or unknown(seen)
+
+
+def orders(difference: str) -> str:
+    """The two orders in memory of a difference of strides, `contiguous for channels last`. One op may have several
+    faults of layout, so what it does to the layout is part of the signature.
+    """
+    actual, _, wanted = difference.partition(", eager has ")
+    return f"{_order(actual)} for {_order(wanted)}"
+
+
+def _order(text: str) -> str:
+    """What strides say of the order of dims in memory."""
+    strides = [int(number) for number in re.findall(r"\d+", text)]
+    if 0 in strides:
+        return "expanded"
+    if sorted(strides, reverse=True) == strides:
+        return "contiguous" if strides[-1:] in ([], [1]) else "sliced"
+    if len(strides) > 3 and min(strides) == strides[1] and sorted(strides[2:], reverse=True) == strides[2:]:
+        return "channels last"
+    return "permuted"
 
 
 def _strides_vary(seen: OracleInput) -> bool:

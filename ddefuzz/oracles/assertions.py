@@ -156,7 +156,7 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     if failure.kind in FORM_KINDS:
         form, condition = next(FORM_KINDS[failure.kind](failure.observation))
         # inductor repeats every condition that two ops assert: one defect.
-        anchor = failure.kind if failure.kind == "repeated-assertion" else expression_shape(condition)
+        anchor = failure.kind if failure.kind == "repeated-assertion" else _sizes_of(failure, condition)
         return _at_pass(form.name, anchor)
     if failure.kind == "lost-assertion":
         return _loser(failure, seen, runner)
@@ -233,10 +233,17 @@ def _loser(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
         if seen.observation.stage == "inductor":
             again = other_stage(seen, call, "aot", runner)
             form = "lowered" if again is not None and lost(again, again.observation.calls[0]) else "generated"
-    condition = lost(seen, call)
-    made = next((one for one in failure.observation.constraints if one.text == condition), None)
-    # What binds its symbols decides whether a pass finds an assertion. Its expression does not.
-    return _at_pass(form, f"sizes of {', '.join(made.origins)}" if made is not None else expression_shape(condition))
+    return _at_pass(form, _sizes_of(failure, lost(seen, call)))
+
+
+def _sizes_of(failure: Failure, condition: str) -> str:
+    """What made the sizes of a condition. That decides where a pass puts an assertion; its expression does not."""
+    asserted = [one for one in failure.observation.constraints if one.origins]
+    exact = [one.origins for one in asserted if turned(one.text) == turned(condition)][:1]
+    symbols = set(_SYMBOL.findall(condition))
+    alike = [one.origins for one in asserted if symbols and symbols.issuperset(_SYMBOL.findall(one.text))]
+    origins = sorted({origin for made in exact or alike for origin in made})
+    return f"sizes of {', '.join(origins)}" if origins else expression_shape(condition)
 
 
 def over_strict(seen: OracleInput, call: Call) -> bool:
