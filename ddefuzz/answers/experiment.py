@@ -24,7 +24,6 @@ from ddefuzz.answers.model import (
     PatchEvidence,
     Score,
     tallied,
-    unchecked,
     verdict,
 )
 from ddefuzz.answers.patch import Patch, Source, clauses, located, patches, source_of
@@ -46,9 +45,14 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.execute.worker import late
 from ddefuzz.instrument.events import Answer, RaisedError
+from ddefuzz.oracles import agreement
+from ddefuzz.oracles.acceptance import OF_ERRORS, OF_REFUSALS, accepted_as
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.capture import classify, judge
-from ddefuzz.oracles.verdict import accepted
-from ddefuzz.program.sizes import CALL_SIZES, CallSize
+from ddefuzz.program.sizes import CALL_SIZES, VALUE_CALLS, CallSize
+
+CALLS: tuple[CallSize, ...] = (*CALL_SIZES, *VALUE_CALLS)
+"""The calls of a program that is captured with an answer, or with a patch."""
 
 MARK = "reached by ddefuzz"  # the message of the error that shows that a program evaluates a branch
 
@@ -85,12 +89,10 @@ def try_patches(
     samples: Iterable[NamedProgram],
     stage: Stage,
     runner: PatchedRunner,
-    unchecked: frozenset[CallSize] = frozenset(),
 ) -> TriedPatches:
     """The first patch with which the first program is captured and agrees, and nothing else differs.
 
     `place` are the line and the anchor of the branch. The other programs and `samples` count if they evaluate it.
-    At the sizes `unchecked`, what is captured may accept inputs that eager rejects.
     """
     program = programs[0]
     refused: list[PatchRefusal] = []
@@ -101,7 +103,7 @@ def try_patches(
         if scored == MOST_SCORED:
             break
         seen = runner(_run(program.subject, stage, patch))
-        why = _fault(seen, unchecked)
+        why = _fault(program.subject, seen)
         if why:
             refused.append(PatchRefusal(patch.form, patch.code, why))
             continue
@@ -110,7 +112,7 @@ def try_patches(
             kept = [one.subject for one in programs if _reaches(one.subject, stage, probe, runner)]
             reaching = kept, [one.subject for one in samples if _reaches(one.subject, stage, probe, runner)]
         scored += 1
-        first, second = (_score(subjects, stage, patch, runner, unchecked) for subjects in reaching)
+        first, second = (_score(subjects, stage, patch, runner) for subjects in reaching)
         tried = TriedPatch(patch, PatchEvidence(patch.form, patch.code, first, second))
         if best is None or _wrong(tried) < _wrong(best):
             if best is not None:
@@ -124,16 +126,19 @@ def try_patches(
 
 
 def _run(subject: Subject, stage: Stage, patch: Patch, *, eager: bool = False) -> PatchedRun:
-    return PatchedRun(Run(subject, stage, calls=CALL_SIZES), patch.file, patch.after, eager)
+    return PatchedRun(Run(subject, stage, calls=CALLS), patch.file, patch.after, eager)
 
 
-def _fault(seen: Observation, unchecked: frozenset[CallSize] = frozenset()) -> str:
+def _fault(subject: Subject, seen: Observation) -> str:
     if seen.outcome != "ok":
         first = seen.exceptions[-1] if seen.exceptions else None
         return f"{first.name}: {first.message.strip().partition(chr(10))[0][:160]}" if first else seen.outcome
-    ends_at = [(ends(call), call.size) for call in seen.calls]
-    wrong = [(end, size) for end, size in ends_at if end in {"differs", "refuses", "accepts"}]
-    return ", ".join(f"{end} at {size}" for end, size in wrong if end != "accepts" or size not in unchecked)
+    ends_at = [(ends(_input_of(subject, seen), call), call.size) for call in seen.calls]
+    return ", ".join(f"{end} at {size}" for end, size in ends_at if end in {"differs", "refuses", "accepts"})
+
+
+def _input_of(subject: Subject, seen: Observation) -> OracleInput:
+    return OracleInput(subject.text if isinstance(subject, ProgramSubject) else "", seen)
 
 
 def _probe(patch: Patch, place: tuple[int, str]) -> Patch:
@@ -153,15 +158,14 @@ def _score(
     stage: Stage,
     patch: Patch,
     runner: PatchedRunner,
-    unchecked: frozenset[CallSize],
 ) -> Score:
     counts = dict.fromkeys(Score.__struct_fields__, 0)
     for subject in subjects:
         captured = runner(_run(subject, stage, patch))
-        right = "stopped" if captured.outcome != "ok" else "differ" if _fault(captured, unchecked) else "agree"
+        right = "stopped" if captured.outcome != "ok" else "differ" if _fault(subject, captured) else "agree"
         counts[right] += 1
         eager = runner(_run(subject, stage, patch, eager=True))
-        counts["changed" if _fault(eager) else "same"] += 1
+        counts["changed" if _fault(subject, eager) else "same"] += 1
     return Score(**counts)
 
 
@@ -265,9 +269,7 @@ def answer_guard(
     texts = runners.samples(SampleRequest(functions))
     samples = [NamedProgram(f"sample {number}", ProgramSubject(one)) for number, one in enumerate(texts)]
     place = (result.line, result.code)
-    tried = try_patches(
-        candidates, place, programs, samples, stage, runners.observe_patched, unchecked(result.programs[0])
-    )
+    tried = try_patches(candidates, place, programs, samples, stage, runners.observe_patched)
     return GuardResult(result, tried)
 
 
@@ -368,7 +370,7 @@ class _OpenGuard(NamedTuple):
 
     def run(self, answers: tuple[Answer, ...]) -> Observation:
         """Capture with these answers and call what was captured."""
-        sizes = CALL_SIZES if isinstance(self.subject, ProgramSubject) else CALL_SIZES[:1]
+        sizes = CALLS if isinstance(self.subject, ProgramSubject) else CALLS[:1]
         return self.runner(Run(self.subject, self.stage, Semantics(answers=answers), calls=sizes))
 
 
@@ -529,21 +531,24 @@ def _row(
         )
     sizes: dict[str, list[CallSize]] = {}
     for call in seen.calls:
-        sizes.setdefault(ends(call), []).append(call.size)
+        sizes.setdefault(ends(_input_of(guard.subject, seen), call), []).append(call.size)
     named: dict[str, Any] = {name: tuple(of_name) for name, of_name in sizes.items() if name}
     return GuardOutcome(guard.site, given, captures=True, then=then, clause=clause, **named)
 
 
-def ends(call: Call) -> str:
+def ends(seen: OracleInput, call: Call) -> str:
     """The field of a row that a call belongs to.
 
-    Empty if eager and the captured program both reject it, or if the latter does by PyTorch's rule for broadcasting.
+    Empty if eager and the captured program both reject it, if their results cannot be compared, and if the difference
+    is an accepted one (`oracles.acceptance`).
     """
     if not call.eager.returned:
-        return "accepts" if call.captured.returned else ""
+        return "accepts" if call.captured.returned and not accepted_as(OF_ERRORS, seen, call) else ""
     if not call.captured.returned:
-        return "" if accepted(call) else "refuses"
-    return "differs" if call.agreement == "differs" else "agrees"
+        return "" if accepted_as(OF_REFUSALS, seen, call) else "refuses"
+    if call.agreement == "differs":
+        return "differs" if agreement.differences(seen, call) else ""
+    return "agrees" if call.agreement == "same" else ""
 
 
 def _stopped(seen: Observation) -> str:

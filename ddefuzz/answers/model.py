@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Literal, TypeAlias
 
@@ -14,36 +14,19 @@ from ddefuzz.classify.failure import Failure, decisive
 from ddefuzz.classify.signature import Site, Verdict
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.oracles.table import row_of
-from ddefuzz.program.sizes import CALL_SIZES, CallSize
+from ddefuzz.program.sizes import CALL_SIZES, VALUE_CALLS, CallSize
 
 
 def tallied(programs: Sequence[OfProgram]) -> tuple[Tally, ...]:
     """One row for each value, over all programs. A row of a program that another guard stops says nothing.
-
-    Inputs that only eager rejects, whether the guard is False or True, do not count: the guard does not check them.
 
     Clauses are those of the first program. Expressions of other programs have other symbols, so their clauses are
     counted only if they have the same text.
     """
     wanted = dict.fromkeys((row.clause, row.answer) for one in programs[:1] for row in one.rows)
     wanted |= dict.fromkeys((row.clause, row.answer) for one in programs for row in one.rows if not row.clause)
-    rows = [row for one in programs for row in _about_the_guard(one)]
+    rows = [row for one in programs for row in one.rows]
     return tuple(_tally(clause, given, rows) for clause, given in wanted)
-
-
-def unchecked(program: OfProgram) -> frozenset[CallSize]:
-    """The sizes of inputs that only eager rejects, whichever value the guard has."""
-    whole = [row for row in program.rows if not row.clause and row.answer in {"False", "True"}]
-    if not all(row.captures for row in whole):
-        return frozenset()
-    return frozenset.intersection(*(frozenset(row.accepts) for row in whole)) if whole else frozenset()
-
-
-def _about_the_guard(program: OfProgram) -> Iterator[GuardOutcome]:
-    not_counted = unchecked(program)
-    for row in program.rows:
-        accepts = tuple(size for size in row.accepts if size not in not_counted)
-        yield msgspec.structs.replace(row, accepts=accepts)
 
 
 def _tally(clause: str, given: Given, rows: Iterable[GuardOutcome]) -> Tally:
@@ -67,9 +50,8 @@ def _tally(clause: str, given: Given, rows: Iterable[GuardOutcome]) -> Tally:
 
 
 def _sorted(sizes: frozenset[CallSize]) -> tuple[CallSize, ...]:
-    return tuple(
-        sorted(sizes, key=lambda size: (CALL_SIZES.index(size) if size in CALL_SIZES else len(CALL_SIZES), size))
-    )
+    known = (*CALL_SIZES, *VALUE_CALLS)
+    return tuple(sorted(sizes, key=lambda size: (known.index(size) if size in known else len(CALL_SIZES), size)))
 
 
 def verdict(tallies: Sequence[Tally]) -> Verdict:
@@ -88,13 +70,17 @@ def verdict(tallies: Sequence[Tally]) -> Verdict:
 def _right(rows: Iterable[Tally]) -> Verdict | None:
     by_answer = {row.answer: row for row in rows}
     false, true = by_answer.get("False"), by_answer.get("True")
-    asserted = any(by_answer[given].is_right_where_it_holds for given in GIVEN[2:] if given in by_answer)
+    asserted = any(by_answer[given].is_right for given in GIVEN[2:] if given in by_answer)
     if asserted and any(row is not None and row.raises for row in (false, true)):
         return "torch._check here"
-    if false is not None and false.is_right:
-        return "guard_or_false here"
-    if true is not None and true.is_right:
-        return "guard_or_true here"
+    right = (false is not None and false.is_right, true is not None and true.is_right)
+    match right:
+        case (True, True):
+            return "either answer here"
+        case (True, False):
+            return "guard_or_false here"
+        case (False, True):
+            return "guard_or_true here"
     return "torch._check here" if asserted else None
 
 
@@ -166,7 +152,9 @@ is false. The last is tried only if the op raises its own error for a guard that
 
 GIVEN: tuple[Given, ...] = ("False", "True", "assert", "assert not")
 
-RIGHT: frozenset[Verdict] = frozenset({"guard_or_false here", "guard_or_true here", "torch._check here"})
+RIGHT: frozenset[Verdict] = frozenset(
+    {"guard_or_false here", "guard_or_true here", "either answer here", "torch._check here"}
+)
 """The verdicts that name a change that is correct."""
 
 
@@ -306,6 +294,14 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     programs: int
     tallies: tuple[Tally, ...] = ()
     patch: PatchEvidence | None = None
+
+    @property
+    def extent(self) -> str:
+        """With how much the verdict was tried: programs, sizes of a call, kinds of values."""
+        calls = {call for row in self.tallies for call in (*row.agrees, *row.refuses, *row.differs, *row.accepts)}
+        values = 1 + len(calls.intersection(VALUE_CALLS))
+        numbers = {"program": self.programs, "size": len(calls.difference(VALUE_CALLS)), "kind": values}
+        return ", ".join(f"{number} {noun}" + "s" * (number != 1) for noun, number in numbers.items()) + " of values"
 
 
 class Experiment(msgspec.Struct, frozen=True):

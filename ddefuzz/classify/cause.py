@@ -305,9 +305,10 @@ class Proof(NamedTuple):
 _UNPROVEN: frozenset[Cause] = frozenset({"avoidable", "unclassified"})
 
 PROOFS: tuple[Proof, ...] = (
-    Proof("guard_or_false here", _UNPROVEN, "avoidable", "the fallback False was right at every size"),
-    Proof("guard_or_true here", _UNPROVEN, "avoidable", "the fallback True was right at every size"),
-    Proof("torch._check here", _UNPROVEN, "avoidable", "a run-time assertion was right at every size where it holds"),
+    Proof("guard_or_false here", _UNPROVEN, "avoidable", "the fallback False was not refuted"),
+    Proof("guard_or_true here", _UNPROVEN, "avoidable", "the fallback True was not refuted"),
+    Proof("either answer here", _UNPROVEN, "avoidable", "neither fallback was refuted: the branch may not matter"),
+    Proof("torch._check here", _UNPROVEN, "avoidable", "a run-time assertion was not refuted"),
     Proof(
         "no answer is right for all sizes",
         _UNPROVEN,

@@ -26,6 +26,7 @@ Cause: TypeAlias = Literal[
 Verdict: TypeAlias = Literal[
     "guard_or_false here",
     "guard_or_true here",
+    "either answer here",
     "torch._check here",
     "needs SymInt",
     "no answer is right for all sizes",
@@ -36,13 +37,14 @@ Verdict: TypeAlias = Literal[
 ]
 """The verdicts of an experiment on an undecided guard (`answers`):
 
-guard_or_false here               with False, the programs are captured and agree with eager at every size
-guard_or_true here                with True, they are
-torch._check here                 with a run-time assertion, they are captured and agree where the assertion holds. This
-                                  is preferred if one value raises, because the guard is then a check of arguments
+guard_or_false here               with False, the programs are captured and agree with eager in each call
+guard_or_true here                with True, they are, and not with False
+either answer here                with False and with True: the branch does not matter to them
+torch._check here                 with a run-time assertion, they are, and it rejects only what eager rejects. This is
+                                  preferred if one value raises, because the guard is then a check of arguments
 needs SymInt                      torch requires a number, which no value of a guard provides
-no answer is right for all sizes  with False and with True, what is captured differs from eager or rejects inputs that
-                                  eager accepts, or the op raises
+no answer is right for all sizes  with False and with True, what is captured differs from eager, rejects inputs that
+                                  eager accepts or accepts inputs that it rejects, or the op raises
 another guard decides             the same, but only after another guard that follows was given a value, too
 no answer captures                with each value, another guard cannot be decided, or something else fails
 nothing to compare                what was captured has no graph to call

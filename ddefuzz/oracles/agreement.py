@@ -18,7 +18,7 @@ from ddefuzz.program.sizes import CALL_SIZES
 
 def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report a wrong result at some size. Calls that captured the program again do not test the first capture."""
-    pairs = [(call, difference) for call in seen.observation.calls for difference in _differences(seen, call)]
+    pairs = [(call, difference) for call in seen.observation.calls for difference in differences(seen, call)]
     values = [(call, difference) for call, difference in pairs if difference.what != "strides"]
     if not pairs:
         return ()
@@ -35,13 +35,13 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     only_layout = failure.kind == "wrong-layout"
 
     def shows(seen: OracleInput, call: Call) -> bool:
-        return any(only_layout or one.what != "strides" for one in _differences(seen, call))
+        return any(only_layout or one.what != "strides" for one in differences(seen, call))
 
     compiled = seen.observation.stage == "inductor"
     seen, call = cheapest(seen, shows, runner)
     if only_layout and compiled and seen.observation.stage == "inductor" and _strides_vary(seen):
         return Location(Site("Python", OUTPUT_STRIDES.file, OUTPUT_STRIDES.name), None, "strides")
-    first = _differences(seen, call)
+    first = differences(seen, call)
     anchor = next((one.what for one in first if one.what != "strides"), f"strides: {orders(first[0].how)}")
     return guard_to_blame(seen, call, shows, runner) or op_to_blame(seen, call, shows, anchor, runner) or unknown(seen)
 
@@ -68,11 +68,11 @@ def _order(text: str) -> str:
 
 def _strides_vary(seen: OracleInput) -> bool:
     """Whether eager's strides of the first wrong result depend on the size: inductor keeps other strides alone."""
-    first = (_differences(seen, call)[:1] for call in seen.observation.calls)
+    first = (differences(seen, call)[:1] for call in seen.observation.calls)
     return len({difference.how.partition("eager has ")[2] for pair in first for difference in pair}) > 1
 
 
-def _differences(seen: OracleInput, call: Call) -> tuple[Difference, ...]:
+def differences(seen: OracleInput, call: Call) -> tuple[Difference, ...]:
     """The differences of a call that count."""
     if call.agreement != "differs" or call.recompiled or accepted_as(OF_RESULTS, seen, call):
         return ()

@@ -142,6 +142,10 @@ def _spd_fault(item: Input) -> Fault | None:
     return f"spd({n!r}) of {item.dtype} with last dims {sizes}", f"a float dtype with last dims [{n!r}, {n!r}]"
 
 
+def _special_fault(item: Input) -> Fault | None:
+    return None if item.dtype in FLOATS else (f"special of {item.dtype}", "a float dtype")
+
+
 FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 INTEGERS: Final = frozenset({"int8", "int16", "int32", "int64", "uint8"})
 RANGES: Final = {
@@ -165,6 +169,10 @@ RECIPES: Final[dict[str, RecipeKind]] = {
     ),
     "ones": RecipeKind("torch.ones(shape, dtype=dtype)"),
     "zeros": RecipeKind("torch.zeros(shape, dtype=dtype)"),
+    "ties": RecipeKind("torch.arange(n) % 2", dtype="int64", flat=True),
+    "special": RecipeKind(
+        "(torch.arange(n) % 3 - 1) / (torch.arange(n) % 4 % 3)", dtype="float32", flat=True, fault=_special_fault
+    ),
     "arange": RecipeKind("torch.arange(n)", dtype="int64", flat=True),
     # i * k % n is below k exactly k times for i < n, at even distances.
     "trues": RecipeKind("torch.arange(n) * k % n < k", parameters=("k",), dtype="bool", flat=True, fault=_count_fault),
@@ -185,9 +193,10 @@ RECIPES: Final[dict[str, RecipeKind]] = {
     "values": RecipeKind("torch.tensor(args, dtype=dtype)", variadic=True, flat=True, fault=_values_fault),
 }
 """normal and uniform: random, seeded by the input's position; small whole numbers if the dtype has no others.
-arange: 0, 1, 2 … trues(k): k nonzero elements, spread evenly. distinct(k): k different values, in order. sizes(a,
-b, …): whole numbers that are used as sizes. index(n): whole numbers from 0 to below n. spd(n): symmetric positive
-definite matrices of n by n. values([…]): literal values in row-major order.
+ties: 0 and 1 in turn. special: -inf, 0, 0.5, -inf, NaN, 1, -0.5, NaN, inf … arange: 0, 1, 2 … trues(k): k nonzero
+elements, spread evenly. distinct(k): k different values, in order. sizes(a, b, …): whole numbers that are used as
+sizes. index(n): whole numbers from 0 to below n. spd(n): symmetric positive definite matrices of n by n.
+values([…]): literal values in row-major order.
 """
 
 

@@ -17,7 +17,7 @@ import msgspec
 from ddefuzz.program.expressions import print_expression
 from ddefuzz.program.model import Call, Constant, Dim, Input, Program, Recipe, expressions, walk
 from ddefuzz.program.model import Literal as Value
-from ddefuzz.program.recipes import elements, input_expression
+from ddefuzz.program.recipes import FLOATS, elements, input_expression
 from ddefuzz.program.text import print_function
 
 DataSize: TypeAlias = Literal["0", "1", "2", "equal", "all"]
@@ -26,15 +26,15 @@ DATA_SIZES: Final[tuple[DataSize, ...]] = ("0", "1", "2", "equal", "all")
 CallSize: TypeAlias = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^(example|all|equal|\d+|(drawn|random)-\d|\w+(\[\d+\])?=\d+(,\w+(\[\d+\])?=\d+)*)\Z",
+        pattern=r"^(example|all|equal|\d+|(drawn|random)-\d|values-[a-z]+|\w+(\[\d+\])?=\d+(,\w+(\[\d+\])?=\d+)*)\Z",
         max_length=1_000,
     ),
 ]
 """The name of data sizes: `example`, that of a `DataSize`, a number, or each size by its key (`u0=5,mask=1`).
 
 Keys are the symbols of dims, the inputs made by `trues` and `distinct`, and the entries of those made by `sizes`
-(`lengths[0]`). `drawn-1` and `drawn-2` stand for sizes that `with_drawn` chooses. Findings of versions up to 0.9 have
-`random-1` and `random-2`.
+(`lengths[0]`). `values-NAME` has the sizes of the example, with values of that kind (`VALUE_KINDS`). `drawn-1` and
+`drawn-2` stand for sizes that `with_drawn` chooses. Findings of versions up to 0.9 have `random-1` and `random-2`.
 """
 
 REPEATED_SIZES: Final[tuple[CallSize, ...]] = ("5", "7", "9", "11")
@@ -49,6 +49,14 @@ DRAWN: Final = ("drawn-1", "drawn-2")
 
 TELLING: Final = tuple(sorted({*range(7), *(2**power + step for power in range(3, 8) for step in (-1, 0, 1))}))
 """Sizes that code may treat apart: small ones, and the widths of vectors with their neighbours."""
+
+VALUE_KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {"zero": "zeros", "equal": "ones", "ties": "ties", "special": "special"}
+)
+"""Kinds of values that code may treat apart, each with the recipe that makes them: of inputs that have random ones."""
+
+VALUE_CALLS: Final[tuple[CallSize, ...]] = tuple(f"values-{kind}" for kind in VALUE_KINDS)
+"""The calls at the example sizes with each kind of values."""
 
 LARGE: Final = 1_000  # the least size of a large dim
 MOST_ELEMENTS: Final = 1_000_000  # no input with a drawn size has more
@@ -178,6 +186,8 @@ def at_data_size(program: Program, data_size: CallSize) -> Program:
     """
     if data_size == "example":
         return program
+    if data_size in VALUE_CALLS:
+        return replace(program, inputs=tuple(_with_values(item, data_size) for item in program.inputs))
     symbols = {
         dim.symbol: size_of(data_size, dim.symbol, dim.size, _statics(program, item), None)
         for item in program.inputs
@@ -187,6 +197,12 @@ def at_data_size(program: Program, data_size: CallSize) -> Program:
     return replace(
         program, inputs=tuple(_input_at(item, data_size, symbols, _statics(program, item)) for item in program.inputs)
     )
+
+
+def _with_values(item: Input, call: CallSize) -> Input:
+    kind = VALUE_KINDS[call.removeprefix("values-")]
+    fits = item.dtype in FLOATS or kind in {"zeros", "ones"}
+    return replace(item, recipe=Recipe(kind)) if item.recipe.kind in {"normal", "uniform"} and fits else item
 
 
 def _input_at(item: Input, data_size: CallSize, symbols: dict[str, int], statics: tuple[int, ...]) -> Input:

@@ -164,7 +164,7 @@ def _experiment(finding: Finding) -> list[str]:
     proof = next((one for one in PROOFS if answers is not None and one.verdict == answers.verdict), None)
     if answers is None or proof is None:
         return []
-    sentence = f"An experiment gave this guard each answer: {proof.why}."
+    sentence = f"An experiment gave this guard each answer: {proof.why} (by {answers.extent})."
     patch = answers.patch
     return (
         [sentence]

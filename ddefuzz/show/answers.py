@@ -38,7 +38,8 @@ SCHEMA, STORED_SCHEMA = "ddefuzz.answers/1", "ddefuzz.answers.stored/1"
 LEGEND = (
     "columns: data sizes at which the captured program agrees with eager, refuses inputs that eager takes, differs "
     "from eager, or accepts inputs that eager rejects",
-    "sizes: example: as in the inputs; 0, 1, 2; equal: as a static size; all: the largest possible; random-…: drawn",
+    "sizes: example: as in the inputs; 0, 1, 2; equal: as a static size; all: the largest possible; u0=…: drawn; "
+    "values-…: the example's, with zeros, equal values, ties, or infinities and NaN",
 )
 
 
@@ -153,9 +154,7 @@ def verdict(result: GuardResult) -> str:
     experiment = result.experiment
     if experiment.verdict in NOTHING_TO_ANSWER:
         return f"{experiment.verdict}: nothing to answer, because {NOTHING_TO_ANSWER[experiment.verdict]}"
-    right = {one.answer for one in experiment.tallies if one.is_right and not one.clause}
-    both = " (False and True both agree)" if {"False", "True"} <= right else ""
-    return f"{experiment.verdict}{both}"
+    return experiment.verdict
 
 
 def _detail(row: AnswerRow) -> str:

@@ -242,7 +242,11 @@ def evidence_blocks(answers: Answers) -> Iterator[Block]:
         yield tallies_table(answers.tallies)
     where = f"{counted(answers.programs, 'program')} in {answers.stage}, torch {answers.torch}"
     lines = [f"verdict: {answers.verdict} ({where})"]
-    lines += [f"so its cause is {proof.cause}: {proof.why}" for proof in PROOFS if proof.verdict == answers.verdict][:1]
+    lines += [
+        f"so its cause is {proof.cause}: {proof.why} (by {answers.extent})"
+        for proof in PROOFS
+        if proof.verdict == answers.verdict
+    ][:1]
     if answers.patch is not None:
         lines += [f"patch: {answers.patch.code}", *scores(answers.patch)]
     yield Items(tuple(lines))

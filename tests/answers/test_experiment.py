@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ddefuzz.answers.experiment import NamedProgram, experiment, in_expression
-from ddefuzz.answers.model import GIVEN, Experiment, Given, GuardOutcome, OfProgram, tallied, verdict
+from ddefuzz.answers.model import GIVEN, Answers, Experiment, Given, GuardOutcome, OfProgram, Tally, tallied, verdict
 from ddefuzz.classify.signature import Site, Verdict
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
@@ -28,6 +28,7 @@ from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 SITE = Site("C++", None, "at::native::diff_helper")
 HEADER = "# ddefuzz program v1\n"
+TEXT = f'{HEADER}# inputs: x = normal\ndef program(x: Float32[Tensor, "u0=3"]):\n    return x + 1\n'
 
 
 def row(answer: Given, *, agrees: str = "", refuses: str = "", differs: str = "", accepts: str = "") -> GuardOutcome:
@@ -52,14 +53,17 @@ def sizes(names: str) -> tuple[CallSize, ...]:
 @pytest.mark.parametrize(
     ("false", "true", "asserted", "expected"),
     [
-        (row("False", agrees="0 1 2"), row("True", agrees="0 1 2"), row("assert", agrees="1"), "guard_or_false here"),
+        (row("False", agrees="0 1 2"), row("True", agrees="0 1 2"), row("assert", agrees="1"), "either answer here"),
+        (row("False", agrees="0 1"), row("True", agrees="1", refuses="0"), row("assert"), "guard_or_false here"),
         (row("False", agrees="1", differs="0"), row("True", agrees="0 1"), row("assert"), "guard_or_true here"),
-        (row("False"), row("True", agrees="0 1"), row("assert", agrees="0", refuses="1"), "torch._check here"),
+        (row("False"), row("True", agrees="0 1"), row("assert", agrees="0"), "torch._check here"),
+        # The assertion refuses what eager takes: it is no check of arguments.
+        (row("False"), row("True", agrees="0 1"), row("assert", agrees="0", refuses="1"), "guard_or_true here"),
         (
             row("False", agrees="1", refuses="0"),
             row("True"),
             row("assert", agrees="1", refuses="0"),
-            "torch._check here",
+            "no answer is right for all sizes",
         ),
         (row("False", agrees="1", accepts="0"), row("True"), row("assert"), "no answer is right for all sizes"),
         (row("False", agrees="1", refuses="0"), row("True"), row("assert"), "no answer is right for all sizes"),
@@ -69,7 +73,7 @@ def sizes(names: str) -> tuple[CallSize, ...]:
             row("False", agrees="1", accepts="0"),
             row("True", agrees="1", accepts="0"),
             row("assert", agrees="1"),
-            "guard_or_false here",
+            "torch._check here",
         ),
     ],
 )
@@ -114,7 +118,15 @@ def test_clauses_come_after_the_whole_guard() -> None:
     clause = [msgspec.structs.replace(row(given, agrees="0 1"), clause="Eq(u0, 1)") for given in GIVEN[:3]]
     tallies = tallied([of_program(*whole, *clause)])
     assert [one.clause for one in tallies] == ["", "", "", "Eq(u0, 1)", "Eq(u0, 1)", "Eq(u0, 1)"]
-    assert verdict(tallies) == "guard_or_false here"
+    assert verdict(tallies) == "either answer here"
+
+
+def test_the_extent_counts_programs_sizes_and_kinds_of_values() -> None:
+    tallies = tuple(Tally(given, 2, 2, agrees=("0", "1", "values-ties"), refuses=("2",)) for given in GIVEN[:2])
+    assert (
+        Answers("guard_or_false here", "aot", "2.13.0", 2, tallies).extent == "2 programs, 3 sizes, 2 kinds of values"
+    )
+    assert Answers("not a guard", "aot", "2.13.0", 1).extent == "1 program, 0 sizes, 1 kind of values"
 
 
 def test_the_clauses_of_an_expression() -> None:
@@ -169,7 +181,7 @@ def test_each_call_is_counted_where_it_belongs() -> None:
         ends = ("agrees", "differs", "refuses", "accepts", "both refuse")
         return captured(*(call(size, end) for size, end in zip(CALL_SIZES, ends, strict=False)))
 
-    found = tried("text", "export", runner)
+    found = tried(TEXT, "export", runner)
     assert [one.answer for one in found.programs[0].rows] == ["False", "True", "assert"]
     first = found.programs[0].rows[0]
     assert (first.agrees, first.differs, first.refuses, first.accepts) == (("example",), ("0",), ("1",), ("2",))
@@ -185,8 +197,8 @@ def test_a_guard_that_follows_is_given_a_value_too() -> None:
             return failed("Eq(u0, 1)")
         return captured(call("0", "agrees" if answers["Eq(u0, 1)"] else "differs"))
 
-    found = tried("text", "export", runner)
-    assert found.verdict == "guard_or_false here"
+    found = tried(TEXT, "export", runner)
+    assert found.verdict == "either answer here"
     assert found.programs[0].rows[0].then == ("Eq(u0, 1) is True",)
 
 
@@ -194,21 +206,21 @@ def test_an_endless_sequence_of_guards_is_given_up() -> None:
     def runner(run: Run) -> Observation:
         return failed(f"Eq(u0, {len(run.semantics.answers)})")
 
-    found = tried("text", "export", runner)
+    found = tried(TEXT, "export", runner)
     assert found.verdict == "no answer captures"
     assert found.programs[0].rows[0].stopped.endswith("at torch/_refs/__init__.py:roll")
 
 
 def test_a_number_has_no_answer_and_other_failures_are_no_guards() -> None:
-    assert tried("text", "export", lambda _: failed("u0", "guard_int")).verdict == "needs SymInt"
-    assert tried("text", "export", lambda _: captured()).verdict == "not a guard"
+    assert tried(TEXT, "export", lambda _: failed("u0", "guard_int")).verdict == "needs SymInt"
+    assert tried(TEXT, "export", lambda _: captured()).verdict == "not a guard"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("return torch.nn.functional.feature_alpha_dropout(x[:, None], training=True)", "guard_or_false here"),
+        ("return torch.nn.functional.feature_alpha_dropout(x[:, None], training=True)", "either answer here"),
         ("return torch.diff(x)", "another guard decides"),
         ("return torch.zeros(6).chunk(x.shape[0])", "needs SymInt"),
         ("return torch.relu(x)", "not a guard"),
