@@ -108,7 +108,7 @@ def test_a_finding_keeps_and_shows_its_experiment() -> None:
     patch = PatchEvidence("guard_or_false", "guard_or_false(n == 0)", Score(agree=2, same=2), Score())
     kept = Answers("guard_or_false here", "aot", "2.13.0+cpu", 2, RIGHT, patch)
     finding = Finding(id="dde-1", signature=Signature("dde", SITE, "guard_bool"), cause="avoidable", answers=kept)
-    page = terminal(show_view(finding, Invocation()), 100)
+    page = terminal(show_view(finding, Invocation()), 160)
     assert "what would fix it" in page
     assert "verdict: guard_or_false here (2 programs in aot, torch 2.13.0+cpu)" in page
     assert (
