@@ -388,7 +388,10 @@ def facts(spec: TensorSpec, options: Options) -> tuple[Hashable, ...]:
     batched = spec.kind == "batched"
     sizes = spec.sizes[1:] if batched else spec.sizes
     strides = spec.strides[1:] if batched else spec.strides
-    strided = msgspec.structs.replace(options, strides=options.strides if spec.kind in STRIDED else "none")
+    if spec.kind == "zeros":  # it is laid out without gaps, whatever was drawn
+        strides = torch.empty(sizes, device="meta").stride()
+    has_strides = spec.kind in STRIDED or spec.kind == "zeros"
+    strided = msgspec.structs.replace(options, strides=options.strides if has_strides else "none")
     itemsize = getattr(torch, spec.dtype).itemsize
     has_offset = spec.kind in STRIDED and spec.kind != "meta"
     return (

@@ -94,6 +94,8 @@ def test_a_key_adds_no_guard(tensors: Tensors, options: Options) -> None:
 @example((TensorSpec((), (), 1, "bfloat16"), TensorSpec((), (), 4, "bfloat16")), OPTIONS[0])
 @example((TensorSpec((0,), (1,), kind="zeros"), TensorSpec((0,), (1,))), OPTIONS[0])
 @example((TensorSpec((0,), (1,), kind="meta"), TensorSpec((0,), (1,))), OPTIONS[-1])
+@example((TensorSpec((0, 3), (3, 1), kind="zeros"), TensorSpec((0, 2), (2, 1), kind="zeros")), OPTIONS[6])
+@example((TensorSpec((2, 3), (3, 1), kind="zeros"), TensorSpec((2, 2), (2, 1), kind="zeros")), OPTIONS[6])
 @example((TensorSpec((2, 0), (1, 1), kind="batched"), TensorSpec((0,), (1,))), OPTIONS[0])
 @given(pairs(), some_options)
 def test_keys_are_equal_exactly_if_the_parts_are(pair: tuple[TensorSpec, TensorSpec], options: Options) -> None:
