@@ -88,7 +88,7 @@ def install(path: Path) -> None:
         hook = Hook(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}, expected a file that can be written") from error
-    hook.watching.enter_context(torch_api.bound(torch_api.DYNAMO_CONFIG)({torch_api.FAKE_CACHE.key: False}))
+    hook.watching.enter_context(torch_api.changed_settings(torch_api.DYNAMO_CONFIG, {torch_api.FAKE_CACHE: False}))
     hook.recorder = hook.watching.enter_context(watch(listener=hook))
     hook.process()
     atexit.register(hook.process)

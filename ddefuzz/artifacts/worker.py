@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
-from unittest import mock
 
 import msgspec
 import torch
@@ -159,8 +158,8 @@ def _prepared_as_forward(subject: Subject) -> PreparedSubject:
 
 def _listened(stage: StageFunction, entries: list[tuple[str, str]], prepared: PreparedSubject) -> Capture | None:
     """The stage, with torch's log of what it makes. The backward graph is lowered at once."""
-    provenance = torch_api.bound(torch_api.INDUCTOR_CONFIG)({torch_api.PROVENANCE.key: 1})
-    at_once = torch_api.bound(torch_api.AOT_CONFIG)({torch_api.BACKWARD_AT_ONCE.key: True})
+    provenance = torch_api.changed_settings(torch_api.INDUCTOR_CONFIG, {torch_api.PROVENANCE: 1})
+    at_once = torch_api.changed_settings(torch_api.AOT_CONFIG, {torch_api.BACKWARD_AT_ONCE: True})
     with provenance, at_once, traced() as log:
         try:
             return stage(prepared)
@@ -288,7 +287,7 @@ def breaks_seen(run: Run, recorder: Recorder) -> Iterator[list[tuple[str, Observ
             seen.append((reason, failed_by(run, exc, recorder)))
         return original(translator, code_options, reason, exc)
 
-    with mock.patch.object(hooked.owner(), hooked.name, ddefuzz_log_graph_break):
+    with hooked.replaced(ddefuzz_log_graph_break):
         yield seen
 
 

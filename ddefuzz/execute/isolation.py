@@ -23,7 +23,6 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import psutil  # type: ignore[import-untyped]
 import torch
@@ -371,7 +370,7 @@ def unwound() -> Iterator[None]:
             for mode in on:
                 torch_api.bound(torch_api.PUSH_FUNCTION_MODE)(mode)
             device.device_context = context
-            setattr(current.owner(), current.name, place)
+            setattr(current.owner(), current.name_here(), place)
             torch.set_autocast_enabled("cpu", autocast)
 
 
@@ -382,8 +381,8 @@ def removed() -> Iterator[None]:
     installed: list[tuple[dict[str, Any], str]] = []
     make, install = torch_api.SHAPE_ENV_INIT, torch_api.INSTALL_GLOBAL
     with (
-        patch.object(make.owner(), make.name, _noting(environments)),
-        patch.object(install.owner(), install.name, staticmethod(_installing(installed))),
+        make.replaced(_noting(environments)),
+        install.replaced(staticmethod(_installing(installed))),
     ):
         yield
     for reference in environments:

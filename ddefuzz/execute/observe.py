@@ -259,12 +259,13 @@ def clean_slate(*, own_settings: bool = False) -> Iterator[None]:
         stack.enter_context(removed())
         if not own_settings:
             stack.enter_context(
-                torch_api.bound(torch_api.DYNAMO_CONFIG)(
+                torch_api.changed_settings(
+                    torch_api.DYNAMO_CONFIG,
                     {
-                        torch_api.CAPTURE_SCALARS.key: True,
-                        torch_api.CAPTURE_DYNAMIC_SHAPES.key: True,
-                        torch_api.FAKE_CACHE.key: False,
-                    }
+                        torch_api.CAPTURE_SCALARS: True,
+                        torch_api.CAPTURE_DYNAMIC_SHAPES: True,
+                        torch_api.FAKE_CACHE: False,
+                    },
                 )
             )
         yield

@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
 from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
-from unittest import mock
-from unittest.mock import patch
 
 import torch
 from torch.export import ExportedProgram
@@ -21,12 +19,12 @@ from ddefuzz.execute.preparation import PreparedSubject, UnbackedDim, leaves_of,
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.instrument import torch_api
 
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: dict[torch_api.Api, Any] = {
     # A graph that was seen before would be taken from memory or disk, without evaluating its guards.
-    torch_api.NO_INDUCTOR_CACHES.key: True,
+    torch_api.NO_INDUCTOR_CACHES: True,
     # Whether the machine has vector instructions is tried by compiling a file. No guard depends on it.
-    torch_api.VECTOR_ISA.key: True,
-    torch_api.COMPILE_THREADS.key: 1,
+    torch_api.VECTOR_ISA: True,
+    torch_api.COMPILE_THREADS: 1,
 }
 
 
@@ -47,9 +45,9 @@ def code_only(code: list[str]) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(torch_api.bound(torch_api.INDUCTOR_FRESH_CACHE)())
-        stack.enter_context(torch_api.bound(torch_api.INDUCTOR_CONFIG)(_SETTINGS))
-        stack.enter_context(mock.patch.object(loading.owner(), loading.name, loaded))
-        stack.enter_context(mock.patch.object(vectors.owner(), vectors.name, lambda *_: False))
+        stack.enter_context(torch_api.changed_settings(torch_api.INDUCTOR_CONFIG, _SETTINGS))
+        stack.enter_context(loading.replaced(loaded))
+        stack.enter_context(vectors.replaced(lambda *_: False))
         yield
 
 
@@ -64,8 +62,8 @@ def whole(code: list[str]) -> Iterator[None]:
         return load(graph, wrapper_code)
 
     with (
-        torch_api.bound(torch_api.INDUCTOR_CONFIG)(_SETTINGS | {torch_api.VECTOR_ISA.key: None}),
-        mock.patch.object(loading.owner(), loading.name, keep),
+        torch_api.changed_settings(torch_api.INDUCTOR_CONFIG, _SETTINGS | {torch_api.VECTOR_ISA: None}),
+        loading.replaced(keep),
     ):
         yield
 
@@ -228,7 +226,7 @@ def _exported(prepared: PreparedSubject, *, strict: bool, masked: bool) -> Captu
     def graph_inputs(fresh: PreparedSubject) -> tuple[Any, ...]:
         # Also of arguments that the captured program refuses: the graph tells why.
         check = torch_api.CHECK_INPUTS
-        with patch.object(check.owner(), check.name, lambda *_: None):
+        with check.replaced(lambda *_: None):
             inputs: tuple[Any, ...] = flat_inputs(program, arguments(fresh), dict(fresh.kwargs))
         return inputs
 

@@ -80,8 +80,8 @@ def counting() -> Iterator[Counts]:
     counts = Counts()
     with ExitStack() as stack:
         for api in COUNTED:
-            stack.enter_context(patch.object(api.owner(), api.name, _counted(api, counts)))
-        stack.enter_context(patch.object(EVALUATE_EXPR.owner(), EVALUATE_EXPR.name, _asked(counts)))
+            stack.enter_context(api.replaced(_counted(api, counts)))
+        stack.enter_context(EVALUATE_EXPR.replaced(_asked(counts)))
         stack.enter_context(patch.object(sympy.Basic, "__new__", _made(counts)))
         yield counts
 

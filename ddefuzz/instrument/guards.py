@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import CodeType, FrameType, FunctionType
 from typing import Any
-from unittest import mock
 
 import sympy  # type: ignore[import-untyped]
 
@@ -199,9 +198,9 @@ def watch(
     config = torch_api.SHAPES_CONFIG
     with ExitStack() as stack:
         for api, hook in _hooks(recorder, mechanism):
-            stack.enter_context(mock.patch.object(api.owner(), api.name, hook))
+            stack.enter_context(api.replaced(hook))
         if mechanism in _AGGRESSIVE:
-            stack.enter_context(mock.patch.object(config.owner(), config.name, _AGGRESSIVE[mechanism]))
+            stack.enter_context(config.replaced(_AGGRESSIVE[mechanism]))
         yield recorder
 
 

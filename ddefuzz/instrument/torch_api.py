@@ -10,11 +10,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.files import is_there
@@ -46,12 +48,12 @@ class Api:
 
     @property
     def name(self) -> str:
-        """The attribute's own name, for `setattr` on its owner; the same in all versions."""
+        """The attribute's own name in the newest version, by which records name it."""
         return self.key.rpartition(".")[2]
 
     @property
     def key(self) -> str:
-        """The name within its module, for the `patch` function of a settings module."""
+        """The name within its module in the newest version."""
         return self.path.partition(":")[2]
 
     @property
@@ -65,7 +67,20 @@ class Api:
 
     def owner(self) -> Any:
         """The class or module that has the attribute. Raises UnsupportedError if this torch does not have it."""
-        return _walk(self.here()[: -len(self.name) - 1])
+        return _walk(self.here()[: -len(self.name_here()) - 1])
+
+    def name_here(self) -> str:
+        """The attribute's own name in this torch, for `setattr` on its owner. Raises UnsupportedError."""
+        return self.key_here().rpartition(".")[2]
+
+    def key_here(self) -> str:
+        """The name within its module in this torch, for the `patch` of a settings module. Raises UnsupportedError."""
+        return self.here().partition(":")[2]
+
+    def replaced(self, value: object) -> AbstractContextManager[object]:
+        """Replace the attribute in a `with` block. Raises UnsupportedError if this torch does not have it."""
+        replacing: AbstractContextManager[object] = patch.object(self.owner(), self.name_here(), value)
+        return replacing
 
     def get(self) -> Any:
         """The attribute itself. Raises UnsupportedError if this torch does not have it."""
@@ -130,6 +145,12 @@ def bound(api: Api) -> Callable[..., Any]:
     return value
 
 
+def changed_settings(by: Api, values: Mapping[Api, Any]) -> AbstractContextManager[Any]:
+    """Change settings in a `with` block. `by` is the `patch` of their module."""
+    changing: AbstractContextManager[Any] = by.get()({row.key_here(): value for row, value in values.items()})
+    return changing
+
+
 @cache
 def _found(api: Api) -> str:
     problems = []
@@ -158,7 +179,7 @@ def _version() -> str:
     return str(importlib.import_module("torch").__version__)
 
 
-__all__ = ["Api", "TorchFile", "bound", "check", "names_of", "require", "table", "torch_parent"]
+__all__ = ["Api", "TorchFile", "bound", "changed_settings", "check", "names_of", "require", "table", "torch_parent"]
 
 OLDEST_TORCH = (2, 13)
 """The oldest torch whose `evaluate_expr` accepts `fallback_value`. Repro scripts support versions from 2.6."""

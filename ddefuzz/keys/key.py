@@ -114,7 +114,7 @@ DEFAULT = Options()
 def paths(options: Options = DEFAULT) -> Paths:
     """The key function for these options, and its two paths."""
     names = [name for name in ("dtype", "device", "requires_grad") if getattr(options, name)]
-    read = attrgetter(torch_api.HAS_SYMBOLIC_SIZES.name, *names)
+    read = attrgetter(torch_api.HAS_SYMBOLIC_SIZES.name_here(), *names)
     part, exact, parameter = geometry(options), torch.Tensor, torch.nn.Parameter
     safe = _safe_path(options, names)
     aligned = options.alignment

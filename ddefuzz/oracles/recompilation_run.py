@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from typing import Any, Final, NamedTuple, TypeAlias
-from unittest import mock
 
 import msgspec
 import sympy  # type: ignore[import-untyped]
@@ -113,9 +112,9 @@ def count(call: Callable[..., Any], names: Sequence[str], calls: Sequence[tuple[
         return graph.forward
 
     limit = len(calls) + 8
-    limits = {api.key: limit for api in torch_api.RECOMPILE_LIMITS}
+    limits = torch_api.changed_settings(torch_api.DYNAMO_CONFIG, dict.fromkeys(torch_api.RECOMPILE_LIMITS, limit))
     torch_api.bound(torch_api.DYNAMO_RESET)()
-    with torch_api.bound(torch_api.DYNAMO_CONFIG)(limits), watch() as recorder, _noting(notes, recorder):
+    with limits, watch() as recorder, _noting(notes, recorder):
         # An error would otherwise become a graph break, and the unbacked function would silently run in eager.
         whole, dynamic = mode == "unbacked", True if mode == "dynamic" else None
         function = torch.compile(call, backend=backend, dynamic=dynamic, fullgraph=whole)
@@ -197,7 +196,7 @@ def _noting(notes: _Notes, recorder: Recorder) -> Iterator[None]:
             recorder.record_constraint("guard", name, (), sys._getframe())
         return answer
 
-    with mock.patch.object(api.owner(), api.name, disguised(api, ddefuzz_note_guard)):
+    with api.replaced(disguised(api, ddefuzz_note_guard)):
         yield
 
 

@@ -159,8 +159,8 @@ def _stage(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], prepared: Pre
     def compiled(*given: Any, **named: Any) -> Any:
         return op(*given, **named)
 
-    by_default = torch_api.bound(torch_api.DYNAMO_CONFIG)(
-        {torch_api.CAPTURE_SCALARS.key: False, torch_api.CAPTURE_DYNAMIC_SHAPES.key: False}
+    by_default = torch_api.changed_settings(
+        torch_api.DYNAMO_CONFIG, {torch_api.CAPTURE_SCALARS: False, torch_api.CAPTURE_DYNAMIC_SHAPES: False}
     )
     with by_default:
         torch.compile(compiled, backend="eager", fullgraph=True)(*args, **kwargs)

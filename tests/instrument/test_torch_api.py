@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -147,6 +148,59 @@ def test_the_first_alternative_that_is_there_is_taken() -> None:
     assert moved.problem() == ""
     assert moved.here() == there.path
     assert (moved.owner(), moved.get(), moved.name) == (there.owner(), there.get(), there.name)
+
+
+RENAMED = """
+class Env:
+    @staticmethod
+    def evaluate(expr):
+        return expr
+
+evaluate = Env.evaluate
+"""
+
+
+@pytest.fixture
+def renamed(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module whose names were longer and shorter before."""
+    module = ModuleType("ddefuzz_made_up")
+    exec(RENAMED, vars(module))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module
+
+
+@pytest.mark.parametrize("before", ["Env.evaluate_expression", "Env.go", "Environment.evaluate_it", "run", "old.run"])
+@pytest.mark.parametrize("now", ["Env.evaluate", "evaluate"])
+def test_a_renamed_function_is_hooked_by_the_name_that_it_has_here(before: str, now: str, renamed: ModuleType) -> None:
+    row = Api(f"ddefuzz_made_up:{before}", "a test", otherwise=(f"ddefuzz_made_up:{now}",))
+    assert row.owner() is (renamed.Env if "." in now else renamed)
+    assert (row.name, row.name_here(), row.key_here()) == (before.rpartition(".")[2], "evaluate", now)
+    with row.replaced(lambda expr: [expr]):
+        assert (row.get()(3), renamed.Env.evaluate(3), renamed.evaluate(3)) == (
+            [3],
+            [3] if "." in now else 3,
+            3 if "." in now else [3],
+        )
+    assert row.get()(3) == 3
+    assert not hasattr(row.owner(), row.name)
+
+
+def test_a_renamed_setting_is_changed_by_the_name_that_it_has_here() -> None:
+    there = torch_api.VECTOR_ISA
+    module = there.path.partition(":")[0]
+    moved = Api(f"{module}:cpp.is_vectorized", "a test", otherwise=(there.path,))
+    before = there.get()
+    for value in (True, False):
+        with torch_api.changed_settings(torch_api.INDUCTOR_CONFIG, {moved: value}):
+            assert there.get() is value
+    assert there.get() is before
+
+
+def test_what_hooks_and_settings_replace_is_named_as_here() -> None:
+    own_names = re.compile(r"\bsetattr\(.*\.name\b(?!_here)|patch\.object\(.*\.name\b(?!_here)|_CONFIG\)\(|\[?\.key: ")
+    for path in PACKAGE.rglob("*.py"):
+        if "torch_api" in (source := path.read_text()) and path.name not in ("torch_api.py", "opinfo.py"):
+            assert not own_names.findall(source), path
 
 
 def test_a_missing_parameter_is_a_problem() -> None:
