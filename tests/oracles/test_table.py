@@ -39,6 +39,9 @@ def test_every_kind_has_a_meaning_a_title_a_section_and_a_test(oracle: Oracle) -
         assert callable(row.expected)
         assert f"| `{kind}` |" in section
         assert row.deadly or callable(row.title) or "{site}" in row.title
+        if oracle.stages:  # neither the scripts nor the snippets of captures show it
+            assert row.script is not None, kind
+            assert row.snippet is not None or all(stage.shown_by for stage in oracle.stages), kind
     tests = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", section)
     assert tests
     for file, name in tests:
