@@ -52,6 +52,7 @@ from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.program import Trial, TriedRun, calls_in, judge_run, tried_of
 from ddefuzz.oracles.table import APART, NAMES, ORACLES, check_choice
 from ddefuzz.program.model import Program
+from ddefuzz.program.sizes import CallSize, check_sizes
 from ddefuzz.program.text import print_program, read_program
 
 START_SECONDS = 120.0  # how long the user's module may take to import, torch with it
@@ -183,8 +184,10 @@ def run_cases(
     semantics: tuple[Semantics, ...],
     timeout: float,
     progress: Progress,
+    sizes: tuple[CallSize, ...] = (),
 ) -> tuple[list[CaseRuns], Refused]:
-    """All captures of all targets, then what is needed to explain those that fail.
+    """All captures of all targets, then what is needed to explain those that fail. What is captured is called at the
+    sizes of the oracles, and at `sizes`.
 
     Raises InputError if no target can be built.
     """
@@ -193,7 +196,7 @@ def run_cases(
     planned = [
         PlannedCapture(target, run, executor.submit(judge_run, Trial(run, NAMES, others), timeout))
         for target in targets
-        for run in _captures(target, stages, semantics)
+        for run in _captures(target, stages, semantics, sizes)
     ]
     tried: dict[str, list[TriedRun]] = {target.case: [] for target in targets}
     for plan in planned:
@@ -220,10 +223,19 @@ def run_cases(
     return explained, refused
 
 
-def _captures(target: Target, stages: tuple[Stage, ...], semantics: tuple[Semantics, ...]) -> Iterator[Run]:
+def _captures(
+    target: Target, stages: tuple[Stage, ...], semantics: tuple[Semantics, ...], sizes: tuple[CallSize, ...]
+) -> Iterator[Run]:
+    if isinstance(target.subject, ProgramSubject):
+        check_sizes(target.subject.program(), sizes)
+    elif sizes:
+        raise InputError(
+            f"--sizes: found {target.case}, expected a program of ddefuzz: other code has its own arguments"
+        )
     for stage in stages:
         is_capture = stage in TRACED
         calls = calls_in(stage, target.subject, NAMES, CAPTURE_STAGES)
+        calls = (*calls, *sizes) if calls else ()
         for chosen in semantics if is_capture else semantics[:1]:
             yield Run(target.subject, stage, chosen, graph=is_capture and len(semantics) > 1, calls=calls)
 
@@ -332,7 +344,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     `oracles` are those with stages of their own that judge too. `timeout` is the limit of one capture in CPU seconds.
     Changes of the code of one case are tried for `budget` seconds by the clock; with None, none are tried. `known` is a
-    folder of findings, by default `findings`. Raises InputError for names that do not exist, and times that are none.
+    folder of findings, by default `findings`. What is captured of a program is called at the `sizes`, too. Raises
+    InputError for names that do not exist, and times that are none.
     """
 
     stages: tuple[Stage, ...] = DEFAULT_STAGES
@@ -341,6 +354,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 60.0
     budget: float | None = 60.0
     known: Path | None = None
+    sizes: tuple[CallSize, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("stages", self.stages, STAGES, some=True)
@@ -428,7 +442,7 @@ def check_targets(
         raise NothingRanError(f"{name}: found an empty list CASES, expected at least one case")
     own = (stage.name for oracle in ORACLES if oracle.name in options.oracles for stage in oracle.stages)
     stages = (*(stage for stage in STAGES if stage in {"eager", *options.stages}), *own)
-    runs, refused = run_cases(executor, targets, stages, options.semantics, options.timeout, progress)
+    runs, refused = run_cases(executor, targets, stages, options.semantics, options.timeout, progress, options.sizes)
     check_folders()
     capturing = tuple(stage for stage in stages if stage in CAPTURE_STAGES)
     advice: dict[str, Advice] = {}

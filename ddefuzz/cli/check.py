@@ -87,6 +87,11 @@ def command(
         metavar="SPEC",
     ),
     stages: tuple[Stage, ...] = IN_STAGES,
+    sizes: tuple[str, ...] = option(
+        "Also call what is captured of a ddefuzz program at these sizes: u0=5,u1=1.",
+        "--sizes",
+        metavar="SIZES",
+    ),
     oracles: tuple[str, ...] = option(
         "Also judge by this oracle, which is not used by default because it costs more: "
         f"{', '.join(f'{name} ({said})' for name, said in APART_ORACLES.items())}.",
@@ -142,6 +147,7 @@ def command(
         timeout=timeout,
         budget=budget if advising and key is None else None,
         known=known,
+        sizes=sizes,
     )
     with LiveLine("starting a worker (importing torch takes some seconds)") as live:
         progress = Progress(live.say, live.update)

@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from ddefuzz.errors import InputError
 from ddefuzz.program.expressions import print_expression
 from ddefuzz.program.model import Call, Constant, Dim, Input, Program, Recipe, expressions, walk
 from ddefuzz.program.model import Literal as Value
@@ -109,6 +110,17 @@ def with_drawn(program: Program, sizes: Iterable[CallSize], seed: int) -> tuple[
     slots = tuple(_slots(program))
     chosen = (_drawn(slots, _constants(program), f"{name} {seed}") if name in DRAWN else name for name in sizes)
     return tuple(dict.fromkeys(chosen))
+
+
+def check_sizes(program: Program, sizes: Iterable[CallSize]) -> None:
+    """Raises InputError for sizes that are not named as `u0=5,mask=1`, or that name what the program does not have."""
+    keys = sorted({slot.key for slot in _slots(program)})
+    for size in sizes:
+        named = [part.partition("=") for part in size.split(",")]
+        if not all(key and number.isascii() and number.isdecimal() and len(number) < 7 for key, _, number in named):
+            raise InputError(f"--sizes: found {size[:40]!r}, expected sizes such as u0=5,u1=1")
+        if wrong := [key for key, _, _ in named if key not in keys]:
+            raise InputError(f"--sizes: found {wrong[0][:40]!r}, expected some of {', '.join(keys) or 'none'}")
 
 
 def _drawn(slots: tuple[_Slot, ...], constants: frozenset[int], seed: str) -> CallSize:

@@ -237,3 +237,16 @@ def test_a_program_that_does_not_parse_is_one_line(tmp_path: Path) -> None:
     done = check(str(path))
     assert done.returncode == 2
     assert done.stderr.startswith(f"ddefuzz: {path}:5: found a call of 'torch.load'")
+
+
+@pytest.mark.slow
+def test_a_program_is_called_at_the_sizes_that_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "case.py"
+    path.write_text(
+        '# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "u0=3"]):\n    return x + 1\n'
+    )
+    (capture,) = document(str(path), "--stage", "compile", "--sizes", "u0=77", "--sizes", "u0=12")["captures"]
+    assert [call["size"] for call in capture["calls"]][-2:] == ["u0=77", "u0=12"]
+    assert dict(capture["calls"][-2]["symbols"]) in ({"u0": 77}, {})
+    refused = check(str(path), "--sizes", "u1=5")
+    assert (refused.returncode, refused.stderr) == (2, "ddefuzz: --sizes: found 'u1', expected some of u0\n")

@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 
+from ddefuzz.errors import InputError
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.model import Dim, Input, Literal, Program, Recipe
@@ -15,8 +16,11 @@ from ddefuzz.program.sizes import (
     LARGE,
     MOST_ELEMENTS,
     TELLING,
+    VALUE_CALLS,
+    VALUE_KINDS,
     DataSize,
     at_data_size,
+    check_sizes,
     kind_of_size,
     with_drawn,
 )
@@ -212,6 +216,33 @@ def test_a_renamed_input_has_the_same_drawn_sizes() -> None:
     one, other = (parse(text, "two").program for text in (TWO, TWO.replace("mask", "keep").replace("u1", "u7")))
     for seed in range(20):
         assert [[*size.values()] for size in drawn(one, seed)] == [[*size.values()] for size in drawn(other, seed)]
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ("u0", "found 'u0', expected sizes such as u0=5,u1=1"),
+        ("u0=²", "expected sizes such as"),
+        ("u0=-1", "expected sizes such as"),
+        ("u0=12345678", "expected sizes such as"),
+        ("u0=5,u9=1", "--sizes: found 'u9', expected some of mask, u0, u1"),
+    ],
+)
+def test_sizes_that_a_program_does_not_have(size: str, message: str) -> None:
+    program = parse(TWO, "two").program
+    check_sizes(program, ["u0=5,mask=0", "u1=3"])
+    with pytest.raises(InputError, match=message):
+        check_sizes(program, [size])
+
+
+def test_kinds_of_values_keep_the_sizes() -> None:
+    program = parse(TWO, "two").program
+    for call in VALUE_CALLS:
+        there = at_data_size(program, call)
+        assert [one.shape for one in there.inputs] == [one.shape for one in program.inputs]
+        assert there.inputs[0].recipe.kind in VALUE_KINDS.values()
+        assert there.inputs[2] == program.inputs[2]  # `trues(2)` is a size
+        assert not any(map(fault_of, there.inputs))
 
 
 def test_a_program_without_data_dependent_sizes_has_no_drawn_ones() -> None:
