@@ -28,6 +28,35 @@ mismatch"): both count their depth in one place. The pages of the dashboard run 
 """
 
 
+MOST_LEVELS: Final = 150
+"""How deep a tree may be that is read from any text: what visits trees recurses."""
+
+
+def parsed_expression(text: str) -> ast.expr | None:
+    """The tree of an expression; None if Python cannot parse the text, or if it is nested too deeply."""
+    tree = _parsed(text, "eval")
+    return tree.body if isinstance(tree, ast.Expression) else None
+
+
+def parsed_statements(text: str) -> list[ast.stmt] | None:
+    """The trees of statements; None if Python cannot parse the text, or if it is nested too deeply."""
+    tree = _parsed(text, "exec")
+    return tree.body if isinstance(tree, ast.Module) else None
+
+
+def _parsed(text: str, mode: str) -> ast.AST | None:
+    try:
+        tree: ast.AST = parse(text, mode=mode)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    level = [tree]
+    for _ in range(MOST_LEVELS):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return tree
+    return None
+
+
 def compiles(source: str) -> bool:
     """Whether a source is valid Python."""
     try:

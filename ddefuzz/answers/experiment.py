@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ddefuzz import syntax
 from ddefuzz.answers.model import (
     GIVEN,
     Answers,
@@ -307,10 +308,7 @@ class Conjunction(NamedTuple):
 
 def in_expression(text: str) -> Conjunction | None:
     """The clauses of an expression as sympy prints it: `Eq(u0, 1) | (u1 > 2)`."""
-    try:
-        tree = ast.parse(text, mode="eval").body
-    except SyntaxError:
-        return None
+    tree = syntax.parsed_expression(text)
     match tree:
         case ast.BinOp(_, ast.BitOr() | ast.BitAnd() as operator, _):
             parts = _operands(tree, type(operator))

@@ -60,11 +60,9 @@ def python_anchor(frame: Frame) -> str:
 
 def short_anchor(frame: Frame) -> str:
     """The anchor with `…` in place of long strings and lambdas (messages of checks), which are no part of it."""
-    try:
-        tree = syntax.parse(python_anchor(frame), mode="eval")
-    except SyntaxError:
-        return python_anchor(frame)
-    return ast.unparse(_Shortener().visit(tree)).replace("'…'", "…")
+    anchor = python_anchor(frame)
+    tree = syntax.parsed_expression(anchor)
+    return anchor if tree is None else ast.unparse(_Shortener().visit(tree)).replace("'…'", "…")
 
 
 class _Shortener(ast.NodeTransformer):
@@ -96,10 +94,7 @@ def callee(frame: Frame, name: str = "") -> str:
 
 
 def _expression(code: str) -> ast.expr | None:
-    try:
-        return syntax.parse(f"({code.strip()}\n)", mode="eval").body if code.strip() else None
-    except SyntaxError:
-        return None
+    return syntax.parsed_expression(f"({code.strip()}\n)") if code.strip() else None
 
 
 def _statement(code: str) -> ast.stmt | None:
@@ -107,11 +102,9 @@ def _statement(code: str) -> ast.stmt | None:
     source = _aligned(code)
     source = source.removeprefix("el" if source.startswith("elif") else "async ")
     for candidate in (source, f"{source}\n    pass", f"{source} pass" if source.startswith(_BLOCKS) else source):
-        try:
-            body = syntax.parse(textwrap.dedent(candidate)).body
-        except SyntaxError:
-            continue
-        return body[0] if body else None
+        body = syntax.parsed_statements(textwrap.dedent(candidate))
+        if body is not None:
+            return body[0] if body else None
     return None
 
 
@@ -183,11 +176,7 @@ def relation(expression: str) -> str:
     """What kind of relation an expression is: `Eq`, `Ne`, `<` (for each of `<`, `<=`, `>` and `>=`, as sympy may print
     one as another), `or`, `and`; empty for anything else.
     """
-    try:
-        node = syntax.parse(expression, mode="eval").body
-    except SyntaxError:
-        return ""
-    match node:
+    match syntax.parsed_expression(expression):
         case ast.Call(ast.Name("Eq" | "Ne" as name)):
             return name
         case ast.Compare(ops=[ast.Eq()]):

@@ -198,7 +198,9 @@ _QUALIFIED = re.compile(r"module: (?P<module>[\w.]+), qualname: (?P<name>[\w.<>]
 _TARGET = re.compile(r"op: (?P<op>\w+); target: (?:<built-in method )?(?P<name>[\w.]+)")
 _DELAYED = re.compile(r"when calling `[^`]+`\. Reason: (?P<reason>[^\n]+)")
 _FILE = re.compile(r"in file `(?P<file>[^`]+)`")
-_NAMES = re.compile(r"`(?P<name>(?:torch|Tensor)\.[\w.]+?)\.?(?:\(\))?`|\b(?P<bare>(?:torch|Tensor)\.[\w.]+\*?)\(\)")
+_NAMES = re.compile(
+    r"`(?P<name>(?:torch|Tensor)\.[\w.]+?)\.?(?:\(\))?`|(?<![\w.])(?P<bare>(?:torch|Tensor)\.[\w.]+\*?)\(\)"
+)
 _VARIABLES = f"torch.{torch_api.VARIABLE_FUNCTIONS.name}."
 
 
@@ -241,5 +243,5 @@ def _plain(name: str) -> str:
 
 
 def _explanation(rest: str) -> str:
-    match = re.search(r"^\s*Explanation:(.*)$", rest, re.MULTILINE)
+    match = re.search(r"^[ \t]*Explanation:(.*)$", rest, re.MULTILINE)
     return match[1] if match else ""

@@ -249,7 +249,7 @@ def _rejecting_op(evidence: Evidence) -> str | None:
 GRADIENTS = frozenset({"torch.autograd.grad", "Tensor.backward"})
 """The calls that run the backward formulas of other calls."""
 
-_QUOTED_LINE = re.compile(rf'File "{re.escape(PROGRAM_FILE)}", line \d+, in \w+\s*?\n\s*(?P<code>[^\s~^].*)')
+_QUOTED_LINE = re.compile(rf'File "{re.escape(PROGRAM_FILE)}", line \d+, in \w+[^\S\n]*\n\s*(?P<code>[^\s~^].*)')
 _BACKWARD = re.compile(r"^torch::autograd::generated::(?P<op>\w+)Backward\w*::apply$")
 
 
@@ -301,12 +301,9 @@ def _of_backward(observation: Observation, calls: tuple[str, ...]) -> tuple[str,
 
 def called(code: str, *, exact: bool = False) -> tuple[str, ...]:
     """The functions that the code calls, the outermost first. `exact` says that the outermost is the one that runs."""
-    try:
-        tree = syntax.parse(code.strip())
-    except SyntaxError:
-        return ()
+    tree = syntax.parsed_statements(code.strip()) or []
     # The body of a function only: types of its parameters are subscripts too. `ast.walk` is breadth first.
-    statements = [body for one in tree.body for body in (one.body if isinstance(one, ast.FunctionDef) else [one])]
+    statements = [body for one in tree for body in (one.body if isinstance(one, ast.FunctionDef) else [one])]
     nodes = (node for statement in statements for node in ast.walk(statement))
     return tuple(name for node in nodes if (name := _function(node, exact=exact)) is not None)
 

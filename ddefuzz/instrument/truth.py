@@ -92,10 +92,7 @@ def holds(constraint: str, symbols: Mapping[str, int]) -> bool | None:
 
 def parsed(expression: str) -> ast.expr | None:
     """The expression's syntax tree; None if it does not parse."""
-    try:
-        return syntax.parse(expression.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+    return syntax.parsed_expression(expression.strip())
 
 
 def _value(node: ast.expr, symbols: Mapping[str, int]) -> Any:
