@@ -199,7 +199,8 @@ class Plan:
             return None
         others, number = self._others(), index // CALLED
         for stages in filter(None, (oracle.stages for oracle in others)):
-            stage = stages[number // (stages[0].every or 1) % len(stages)]
+            turn = number // (stages[0].every or 1) if len(others) > 1 else number
+            stage = stages[turn % len(stages)]
             is_chosen = stage.every > 0 and not set(stage.beside).isdisjoint(self.stages)
             if is_chosen and (len(others) == 1 or number % stage.every == stage.turn):
                 return stage

@@ -98,10 +98,15 @@ def observe_own(run: Run, observed_by: Callable[[Run], Observation]) -> Observat
     return _ended(observation, output.read())
 
 
-def observe_again(stage: Stage, run: Run, then: Callable[[Capture], None]) -> Observation:
-    """Within a run by a function of an oracle: do a run in a capture stage. `then` gets what was captured."""
+def observe_again(
+    stage: Stage, run: Run, then: Callable[[Capture], None], make: Callable[[], PreparedSubject] | None = None
+) -> Observation:
+    """Within a run by a function of an oracle: do a run in a capture stage, of the subject that `make` makes, if it is
+    given. `then` gets what was captured.
+    """
     with clean_slate():
-        return _watched(stage_function(stage, called=False), prepare(run.subject), run, then)
+        prepared = prepare(run.subject) if make is None else make()
+        return _watched(stage_function(stage, called=False), prepared, run, then)
 
 
 def observe_in(

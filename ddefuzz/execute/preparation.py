@@ -239,7 +239,8 @@ class PreparedSubject:
 
     The dims `backed` are dynamic with a known example size; torch may specialize them. `kept` are the sizes of symbols
     where a stage makes dims unbacked by masks and keeps only a part. `numbers_unbacked` makes the value of a 0-d input
-    unbacked in torch.compile, which would read it as a backed integer.
+    unbacked in torch.compile, which would read it as a backed integer. `marks` are more arguments of `mark_unbacked`,
+    by symbol.
     """
 
     call: Callable[..., Any]
@@ -250,6 +251,7 @@ class PreparedSubject:
     kept: Mapping[str, int] = field(default_factory=dict)
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     numbers_unbacked: bool = False
+    marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def leaves_of(prepared: PreparedSubject) -> list[Any]:

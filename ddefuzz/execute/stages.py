@@ -413,7 +413,8 @@ def mark(prepared: PreparedSubject) -> None:
         mark_backed(leaves[place.leaf], place.dim)
     uses = Counter(place.symbol for place in prepared.unbacked)
     for place in prepared.unbacked:
-        mark_unbacked(leaves[place.leaf], place.dim, shape_id=place.symbol if uses[place.symbol] > 1 else None)
+        shared, more = place.symbol if uses[place.symbol] > 1 else None, prepared.marks.get(place.symbol, {})
+        mark_unbacked(leaves[place.leaf], place.dim, shape_id=shared, **more)
 
 
 def graph_text(graph: GraphModule) -> str:

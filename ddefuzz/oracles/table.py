@@ -24,6 +24,7 @@ NAMES: tuple[str, ...] = (
     "mechanism",
     "recompilation",
     "growth",
+    "relations",
     "lowering",
     "keys",
 )

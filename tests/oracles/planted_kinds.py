@@ -37,6 +37,7 @@ from ddefuzz.program.sizes import CALL_SIZES, REPEATED_SIZES, CallSize
 from tests.bench.planted_growth import quadratic
 from tests.oracles import test_growth, test_lowering, test_mechanism, test_planted_assertions, test_recompilation
 from tests.oracles.planted_lowering import falling_back, never_fused, without_vectors
+from tests.oracles.planted_relations import FAULTS
 
 HEADER = "# ddefuzz program v1\n# inputs: "
 NONZERO = f"""{HEADER}x = normal
@@ -255,6 +256,7 @@ PLANTS: Mapping[Kind, Planted | InWorker] = {
     "falls-back": Planted(test_lowering.TEXT, "lower", lambda patch: falling_back()),
     "more-kernels": Planted(TWO_RESULTS, "lower", lambda patch: never_fused()),
     "not-vectorized": Planted(test_lowering.TEXT, "lower", lambda patch: without_vectors()),
+    **{f"differs-{stage}": Planted(text, stage, plant) for stage, (text, plant) in FAULTS.items()},
     **{KIND_OF[one.violates]: Planted(print_key(one), "key") for one in KEY_CASES},
 }
 """The planted fault of each kind."""
