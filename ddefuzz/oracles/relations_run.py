@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import torch
 
@@ -65,6 +65,15 @@ def run(task: Run) -> Observation:
     if difference is not None:
         observation = Observation(task.stage, task.semantics, "ok", measured=measured(_located(pair, difference)))
     return stopwatch.read(observation)
+
+
+InEager: TypeAlias = Literal["same", "differs", "raises", "undetermined"]
+"""
+same          a variant returns what the original returns
+differs       it does not mean the same
+raises        both raise: what a capture does with dead code that eager refuses is not determined
+undetermined  the original's result depends on random numbers or uninitialized memory
+"""
 
 
 class _Difference(NamedTuple):
@@ -135,7 +144,7 @@ class _Pair:
 
     def _of(self, stage: Stage, variant: Variant) -> _Difference | None:
         """In what a variant differs from the original in a capture."""
-        if self._in_eager(variant, "example") is None:
+        if self._in_eager(variant, "example") in ("differs", "raises"):
             return None  # the variant does not mean the same
         if stage not in self.captured:
             self.captured[stage] = self._capture(stage, Variant(self.program, ORIGINAL))
@@ -195,9 +204,8 @@ class _Pair:
         outside = self.relation.result == "in-bounds" and _is_outside(variant, self.program, size)
         if outside:
             return (BEYOND, "it takes a size that is out of its bounds") if ended[1] is None else ("", "")
-        if our.again or their.again or self._in_eager(variant, size) is None:
-            return "", ""
-        if None not in ended:
+        in_eager = self._in_eager(variant, size)
+        if our.again or their.again or None not in ended or in_eager in ("differs", "raises"):
             return "", ""
         if ended != [None, None]:
             # What torch knows by a bound may make an assertion needless.
@@ -207,7 +215,7 @@ class _Pair:
             line = f"{type(raised).__name__}: {message_of(raised)}".partition("\n")[0][:200]
             what = "takes" if ended[1] is None else "refuses"
             return what, f"it {what} what {ORIGINAL} {'refuses' if what == 'takes' else 'takes'}: {line}"
-        if self._in_eager(variant, size) is False:
+        if in_eager == "undetermined":
             return "", ""
         unequal = [one for one in compared(our.result, their.result) if one.what not in self.relation.ignores]
         unequal = self._without_rounding(unequal, size, our.result, their.result)
@@ -226,23 +234,19 @@ class _Pair:
         exact = _call_eager(prepared(original, Variant(original, ORIGINAL), size))
         return [one for one in unequal if not all(is_rounding(one, exact, call) for call in (ours, theirs))]
 
-    def _in_eager(self, variant: Variant, size: CallSize) -> bool | None:
-        """Whether a variant means the same as the original in eager at a size: True if they return the same, False if
-        both raise, or eager differs from itself. None if they differ.
-        """
+    def _in_eager(self, variant: Variant, size: CallSize) -> InEager:
+        """How a variant and the original compare in eager at a size."""
         if size not in self.eager:
             self.eager[size] = _determined(self.program, size)
         ours = self.eager[size]
-        if variant.program == self.program:
-            return ours is not None and ours.error is None
         fresh = prepared(self.program, variant, size)
-        theirs = None if fresh is None else _call_eager(fresh, variant.inputs)
-        if ours is None or theirs is None:
-            return False if size != "example" else None
+        if ours is None or fresh is None:
+            return "undetermined"
+        theirs = ours if variant.program == self.program else _call_eager(fresh, variant.inputs)
         if ours.error is not None or theirs.error is not None:
-            return None if (ours.error is None) != (theirs.error is None) else False
+            return "differs" if (ours.error is None) != (theirs.error is None) else "raises"
         unequal = [one for one in compared(ours, theirs) if one.what not in self.relation.ignores]
-        return None if unequal else True
+        return "differs" if unequal else "same"
 
     def _prepared(self, variant: Variant, size: CallSize, *, static_dims: bool = False) -> PreparedSubject | None:
         """A variant to capture or to call. Without numbers among its inputs, the program needs no wrapper. Then torch
