@@ -43,7 +43,7 @@ PROOFS_HEAD = """
 outcome decides, it replaces the cause of the rules. A cause that a person set with `findings set --cause` stays, and so
 do the causes that are not in the second column: whether a result should depend on data is not a question for an
 experiment. A finding without an experiment has the cause of the rules. The finding shows the verdict, so `avoidable` is
-either proven (one of the first three verdicts) or only what a rule says.
+either tried (one of the first four verdicts) or only what a rule says.
 
 """
 
