@@ -18,6 +18,7 @@ from ddefuzz.campaign.summary import CallCounts, CampaignFinding, Summary, Tally
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import leads_to_file
 from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.table import severity_rank
 from ddefuzz.program.sizes import SIZE_KINDS
 from ddefuzz.show.blocks import Block, Commands, Inline, Invocation, Items, Span, TableRow, counted, table
 from ddefuzz.show.evidence import VERDICTS, verdicts_line
@@ -122,8 +123,9 @@ def _called(of: Mapping[Stage, CallCounts]) -> str:
     return f"programs called beside eager (at all {len(SIZE_KINDS)} kinds of sizes): {stages}; by size: {sizes}"
 
 
-def _importance(seen: CampaignFinding) -> tuple[bool, bool, str, str]:
-    return not seen.counts, not seen.is_new, seen.cause, str(seen.signature)
+def _importance(seen: CampaignFinding) -> tuple[bool, bool, int, str, str]:
+    severity = severity_rank(seen.signature.kind)
+    return not seen.counts, not seen.is_new, severity, seen.cause, str(seen.signature)
 
 
 def _cells(seen: CampaignFinding) -> tuple[Inline, ...]:

@@ -28,7 +28,7 @@ from ddefuzz.findings.model import Finding, FindingSummary, as_document
 from ddefuzz.findings.textform import check_findings, read_findings, write_findings
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles.capture import classify
-from ddefuzz.oracles.table import kinds
+from ddefuzz.oracles.table import kinds, severity_rank
 from ddefuzz.show.blocks import (
     counted,
 )
@@ -97,7 +97,7 @@ def list_(
     all_: bool = option("Also list findings that do not depend on data. JSON always has them."),
     output: Output = formats("text", "json", "jsonl"),
 ) -> None:
-    """List the findings.
+    """List the findings, the most severe first: wrong values before a wrong layout, and so on to what is only slow.
 
     A finding does not depend on data if its smallest program also fails in the same way with static sizes or with
     backed dynamic sizes. The table leaves such findings out and counts them. JSON has them, with "data_dependent":
@@ -119,9 +119,16 @@ def list_(
     deliver(pages | json_writers(documents), output)
 
 
-def _order(finding: FindingSummary) -> tuple[str, ...]:
+def _order(finding: FindingSummary) -> tuple[int | str, ...]:
     signature = finding.signature
-    return signature.kind, finding.cause, signature.site.language, str(signature.site), finding.id
+    return (
+        severity_rank(signature.kind),
+        signature.kind,
+        finding.cause,
+        signature.site.language,
+        str(signature.site),
+        finding.id,
+    )
 
 
 @click_command("show", command)

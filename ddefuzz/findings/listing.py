@@ -12,7 +12,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from sqlalchemy import BigInteger, ColumnElement, Text, and_, cast, distinct, exists, false, func, or_, select, true
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Text,
+    and_,
+    case,
+    cast,
+    distinct,
+    exists,
+    false,
+    func,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.orm import Session
 
 from ddefuzz.findings.lifecycle import STATES, State, is_open
@@ -30,8 +44,10 @@ from ddefuzz.findings.schema import (
     to_record,
     whole_findings,
 )
+from ddefuzz.oracles.oracle import SEVERITIES
+from ddefuzz.oracles.table import kinds, severity_rank
 
-Sort: TypeAlias = Literal["id", "kind", "cause", "site", "state", "steps", "count", "first", "last"]
+Sort: TypeAlias = Literal["severity", "id", "kind", "cause", "site", "state", "steps", "count", "first", "last"]
 """`count`, `first` and `last` are those of the sightings."""
 
 AboutData: TypeAlias = Literal["yes", "no", "all"]
@@ -196,6 +212,7 @@ def _grouped(session: Session, column: Any) -> dict[str, int]:
 
 
 _KEYS: dict[Sort, tuple[ColumnElement[Any], ...]] = {
+    "severity": (case({kind: severity_rank(kind) for kind in kinds()}, value=FINDINGS.c.kind, else_=len(SEVERITIES)),),
     "id": (FINDINGS.c.id,),
     "kind": (FINDINGS.c.kind, FINDINGS.c.cause),
     "cause": (FINDINGS.c.cause, FINDINGS.c.kind),

@@ -85,11 +85,13 @@ KINDS: Mapping[Kind, KindRow] = {
         "{site} makes the captured program wrong {evidence}",
         locate,
         wrong=True,
+        severity="wrong values",
     ),
     "wrong-layout": KindRow(
         "the captured program's result has other strides than eager's at some size",
         "{site} gives the captured program's result other strides {evidence}",
         locate,
+        severity="wrong layout",
     ),
 }
 

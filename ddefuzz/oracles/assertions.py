@@ -31,7 +31,7 @@ from ddefuzz.oracles.blame import (
     other_stage,
     unknown,
 )
-from ddefuzz.oracles.oracle import KindRow, Oracle, by_ending, only_the_call
+from ddefuzz.oracles.oracle import KindRow, Oracle, Severity, by_ending, only_the_call
 from ddefuzz.oracles.verdict import accepted, turned, values_differ
 from ddefuzz.program.sizes import CALL_SIZES
 
@@ -269,11 +269,15 @@ def lost(seen: OracleInput, call: Call) -> str:
     return call.failing or next((text for text in made if holds(text, symbols) is False), "")
 
 
-WRONG: frozenset[Kind] = frozenset({"over-strict", "missing-assertion", "lost-assertion"})
+WRONG: Mapping[Kind, Severity] = {
+    "over-strict": "refuses what eager accepts",
+    "missing-assertion": "accepts what eager refuses",
+    "lost-assertion": "accepts what eager refuses",
+}
 """The kinds by which the captured program takes or refuses other inputs."""
 
 KINDS: Mapping[Kind, KindRow] = {
-    kind: KindRow(meaning, title, locate, by_ending, wrong=kind in WRONG)
+    kind: KindRow(meaning, title, locate, by_ending, wrong=kind in WRONG, severity=WRONG.get(kind, "minor"))
     for kind, meaning, title in (
         (
             "over-strict",

@@ -158,6 +158,7 @@ KINDS: Mapping[Kind, KindRow] = {
         _by(chain.died),
         deadly=True,
         wrong=True,
+        severity="ends the process",
     ),
     "timeout-in-call": KindRow(
         "a call of the captured program does not end within its CPU seconds, and eager's does",
@@ -165,6 +166,7 @@ KINDS: Mapping[Kind, KindRow] = {
         _by(chain.died),
         deadly=True,
         wrong=True,
+        severity="ends the process",
     ),
     "internal-error": _row("the capture raised any other error", "{site} raises {anchor}", chain.internal),
 }

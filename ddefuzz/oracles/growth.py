@@ -210,6 +210,7 @@ KINDS: Mapping[Kind, KindRow] = {
         locate,
         cause="avoidable",
         about_data=True,
+        severity="slow",
         script=script,
     ),
 }

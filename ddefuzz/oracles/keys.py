@@ -366,6 +366,7 @@ KINDS: Mapping[Kind, KindRow] = {
         locate,
         cause="wrong-key",
         about_data=kind == "key-guards",
+        severity="wrong values" if kind == "key-confuses" else "compiles again",
         script=script,
         snippet=snippet,
     )

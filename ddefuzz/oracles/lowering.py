@@ -167,7 +167,7 @@ def script(text: str, _stage: Stage, failure: Failure) -> Script:
 
 
 KINDS: Mapping[Kind, KindRow] = {
-    kind: KindRow(meaning, title, locate, cause="avoidable", about_data=True, script=script)
+    kind: KindRow(meaning, title, locate, cause="avoidable", about_data=True, severity="slow", script=script)
     for kind, meaning, title in (
         (
             "falls-back",

@@ -163,6 +163,7 @@ KINDS: Mapping[Kind, KindRow] = {
         "{site} answers differently from size-oblivious semantics, and the captured program differs {evidence}",
         locate,
         expected,
+        severity="refuses what eager accepts",
     ),
     "diverged": KindRow(
         "the captured program of one of the two semantics computes other values than eager",
@@ -170,6 +171,7 @@ KINDS: Mapping[Kind, KindRow] = {
         locate,
         expected,
         wrong=True,
+        severity="wrong values",
     ),
 }
 

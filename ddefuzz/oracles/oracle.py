@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -23,6 +23,21 @@ MOST_SLOW = 8
 """How often inductor compiles a program again to find the site of a failure, at 8 to 24 CPU seconds each. It is a
 number of captures, not of seconds, because a confirmation has to find the same site.
 """
+
+Severity: TypeAlias = Literal[
+    "wrong values",
+    "ends the process",
+    "wrong layout",
+    "accepts what eager refuses",
+    "refuses what eager accepts",
+    "cannot capture",
+    "compiles again",
+    "slow",
+    "minor",
+]
+"""What a failure does to who uses the captured program, the worst first. Lists are in this order."""
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 Locate: TypeAlias = Callable[[Failure, OracleInput, Runner], Location]
 """Finds the site of a failure. It may run the program again."""
@@ -72,8 +87,8 @@ class KindRow(NamedTuple):
     `cause` is that of all its failures, or a function of one; with None, the rules of `classify.cause` decide from the
     exceptions of a failed capture. `deadly` says that what shows it ends the process. `about_data` says that it cannot
     occur if all sizes and values are static. `wrong` says that the captured program computes other values
-    than eager, takes or refuses other inputs, or fixes a size. `script` and `snippet` are for a kind whose oracle has a
-    stage of its own; all others have those of the capture (`expected`).
+    than eager, takes or refuses other inputs, or fixes a size. `severity` is the worst that it may do. `script` and
+    `snippet` are for a kind whose oracle has a stage of its own; all others have those of the capture (`expected`).
     """
 
     meaning: str
@@ -84,6 +99,7 @@ class KindRow(NamedTuple):
     deadly: bool = False
     about_data: bool = False
     wrong: bool = False
+    severity: Severity = "cannot capture"
     script: MakeScript | None = None
     snippet: MakeSnippet | None = None
 

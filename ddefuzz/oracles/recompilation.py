@@ -249,6 +249,7 @@ KINDS: Mapping[Kind, KindRow] = {
         locate,
         cause=cause,
         about_data=True,
+        severity="compiles again",
         script=script,
         snippet=snippet,
     ),

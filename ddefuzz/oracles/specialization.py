@@ -73,6 +73,7 @@ KINDS: Mapping[Kind, KindRow] = {
         locate,
         by_ending,
         wrong=True,
+        severity="refuses what eager accepts",
     ),
     "narrowed": KindRow(
         "the range of an unbacked size excludes sizes that eager accepts and no assertion excludes",
@@ -80,6 +81,7 @@ KINDS: Mapping[Kind, KindRow] = {
         locate,
         by_ending,
         wrong=True,
+        severity="refuses what eager accepts",
     ),
 }
 

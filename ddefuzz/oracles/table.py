@@ -13,7 +13,7 @@ from ddefuzz.execute.protocol import STAGES, Runner, Stage
 from ddefuzz.internal import guarded
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.blame import OracleInput
-from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, attributed, measured_in
+from ddefuzz.oracles.oracle import SEVERITIES, KindRow, Oracle, OwnStage, attributed, measured_in
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 NAMES: tuple[str, ...] = (
@@ -92,6 +92,12 @@ def oracle_of(kind: Kind) -> Oracle:
 def row_of(kind: Kind) -> KindRow:
     """The row of a kind."""
     return oracle_of(kind).kinds[kind]
+
+
+def severity_rank(kind: str) -> int:
+    """The place of a kind among `SEVERITIES`, the worst first. Kinds that are not known come last."""
+    row = kinds().get(kind)
+    return len(SEVERITIES) if row is None else SEVERITIES.index(row.severity)
 
 
 def stored(failure: Failure, signature: Signature) -> Classification:

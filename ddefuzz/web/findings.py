@@ -86,7 +86,7 @@ class FindingsQuery(PageQuery):
     owner: Line = ""
     label: Line = ""
     data: AboutData = Field(default="yes", description="Whether the failure depends on data, by its control runs.")
-    sort: Sort = "first"
+    sort: Sort = "severity"
     order: Literal["", "asc", "desc"] = Field(default="", description="Default: desc for times and counts, else asc.")
     page: int = Field(default=1, ge=1, le=1_000_000)
     per: int = Field(default=50, ge=1, le=200, description="Rows on a page.")

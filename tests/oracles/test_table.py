@@ -11,11 +11,22 @@ import pytest
 from ddefuzz.classify.failure import KINDS as BY_EXCEPTION
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
-from ddefuzz.oracles.oracle import Oracle
-from ddefuzz.oracles.table import ORACLES, kinds, oracle_of
+from ddefuzz.oracles.oracle import SEVERITIES, Oracle
+from ddefuzz.oracles.table import ORACLES, kinds, oracle_of, severity_rank
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", (ROOT / "docs/oracles.md").read_text(), re.M | re.S))
+
+
+def test_the_kinds_are_documented_by_severity() -> None:
+    page = (ROOT / "docs/oracles.md").read_text()
+    for severity in SEVERITIES:
+        names = ", ".join(f"`{kind}`" for kind, row in kinds().items() if row.severity == severity)
+        assert f"| {severity} | {names} |" in page
+    ranks = [
+        severity_rank(kind) for kind in ("wrong-result", "wrong-layout", "over-strict", "dde", "recompiles", "gone")
+    ]
+    assert ranks == sorted(ranks)
 
 
 def test_every_kind_belongs_to_one_oracle() -> None:
