@@ -19,7 +19,7 @@ from ddefuzz.campaign.plan import Budget, Plan
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.pool import TASKS_PER_WORKER, LostTask, Pool
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, STAGES, ProgramSubject, Stage
+from ddefuzz.execute.protocol import EXPLICIT, FRONTENDS, STAGES, ProgramSubject, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.database import Database
 from ddefuzz.oracles import agreement
@@ -155,9 +155,9 @@ def run_calls(session: Session, cases: int, seed: int, profile: str) -> Result:
     seconds: dict[str, dict[str, float]] = {}
     for side, oracles in SIDES.items():
         session.live.say(f"{cases} programs of profile {profile}, oracles: {side}")
-        plan = replace(_plan(profile, seed, cases, 1), stages=CHEAP_TO_CALL, in_turn=True, oracles=oracles)
+        plan = replace(_plan(profile, seed, cases, 1), stages=FRONTENDS, in_turn=True, oracles=oracles)
         summary, _ = _campaign(session, plan)
-        seconds[side] = {stage: summary.cpu_seconds.get(stage, 0.0) for stage in CHEAP_TO_CALL}
+        seconds[side] = {stage: summary.cpu_seconds.get(stage, 0.0) for stage in FRONTENDS}
     called: dict[str, int] = {stage: one.programs for stage, one in summary.calls.items()}
     head = {"torch": summary.torch, "profile": profile, "seed": seed, "cases": cases, "called": called}
     return Result({**head, "seconds": seconds, "schema": "ddefuzz.bench.calls/3"}, view_calls(head, seconds))

@@ -10,7 +10,7 @@ from itertools import count
 from ddefuzz.campaign.guide import CalledCase, Case
 from ddefuzz.campaign.tasks import CaseTask
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, Semantics, Stage
+from ddefuzz.execute.protocol import CHEAP_RETRACES, CHEAP_TO_CALL, COMPILES, Semantics, Stage
 from ddefuzz.findings.textform import NONE, Now
 from ddefuzz.generate.profiles import CAPTURES, Draw
 from ddefuzz.oracles.oracle import Oracle, OwnStage
@@ -115,10 +115,17 @@ CALLED_IN_INDUCTOR = 50
 is run by dynamo's eager backend first, and not in inductor if that fails.
 """
 
+RETRACED = 8
+"""Of these cases, one in so many is run in one of the cheap stages that go on where export ends, in turn: one case
+in 56. They cost about twice as much as export.
+"""
+
+RETRACED_TURN = 3  # the first of them
+
 SLOWER = 6
 """How much longer a task may take in which inductor compiles C++."""
 
-SLOW_TO_START: frozenset[Stage] = frozenset({"inductor"})
+SLOW_TO_START: frozenset[Stage] = frozenset(COMPILES)
 """Stages that are skipped for cases that fail in the fake stage, and for findings of other stages.
 
 The first use costs 2.5 CPU seconds in every process.
@@ -181,17 +188,29 @@ class Plan:
             known=case.known if case is not None else frozenset(),
             alarms=case.alarms if case is not None else frozenset(),
             oracles=self.oracles,
-            called=(*CHEAP_TO_CALL, *(("inductor",) if self.calls_inductor(index) else ())),
+            called=(*CHEAP_TO_CALL, *self.compiled_stages(index)),
         )
 
-    def calls_inductor(self, index: int) -> bool:
-        """Whether a case is called in inductor. Campaigns with the stage `compile` do that too, because inductor is the
-        default backend of torch.compile. If inductor is the only stage, all cases for these oracles are called.
+    def compiled_stages(self, index: int) -> tuple[Stage, ...]:
+        """The stage that compiles C++ in which a case is called. Campaigns with the stage `compile` call inductor,
+        because it is the default backend of torch.compile. If there are no other stages, all cases for these oracles
+        are called.
         """
-        wanted = self.is_called(index) and not {"compile", "inductor"}.isdisjoint(self.stages)
-        return wanted and (
-            self.stages == ("inductor",) or index // CALLED % CALLED_IN_INDUCTOR == CALLED_IN_INDUCTOR - 1
-        )
+        number, chosen = index // CALLED, {"inductor" if stage == "compile" else stage for stage in self.stages}
+        slow = tuple(stage for stage in COMPILES if stage in chosen)
+        if not slow or not self.is_called(index):
+            return ()
+        if set(self.stages) <= set(slow):
+            return (slow[number % len(slow)],)
+        is_turn = number % CALLED_IN_INDUCTOR == CALLED_IN_INDUCTOR - 1
+        return (slow[number // CALLED_IN_INDUCTOR % len(slow)],) if is_turn else ()
+
+    def retraced_stages(self, index: int) -> tuple[Stage, ...]:
+        """The stage after export in which a case is called, in a campaign with the stage `export`."""
+        number = index // CALLED
+        wanted = "export" in self.stages and self.is_called(index) and bool(calls_of(self.oracles))
+        is_turn = wanted and number % RETRACED == RETRACED_TURN
+        return (CHEAP_RETRACES[number // RETRACED % len(CHEAP_RETRACES)],) if is_turn else ()
 
     def own_stage_of(self, index: int) -> OwnStage | None:
         """An oracle's own stage in which a case runs: every called case, if no other oracle is chosen; else None."""
@@ -211,7 +230,9 @@ class Plan:
 
     def seconds_of(self, task: CaseTask) -> float:
         """The CPU seconds that a case may take."""
-        return self.case_seconds * max(SLOWER if "inductor" in task.called else 1, *map(_slower, task.stages))
+        return self.case_seconds * max(
+            1 if set(COMPILES).isdisjoint(task.called) else SLOWER, *map(_slower, task.stages)
+        )
 
     def stages_of(self, index: int) -> tuple[Stage, ...]:
         """The stages of a case.
@@ -220,11 +241,14 @@ class Plan:
         failure.
         """
         stages = self.stages
-        if self.calls_inductor(index):
-            return (*(stage for stage in stages if stage == "compile"), "inductor")
+        slow = self.compiled_stages(index)
+        if slow:
+            return (*(stage for stage in stages if stage == "compile" and slow == ("inductor",)), *slow)
         own = self.own_stage_of(index)
         if own is not None:
             return (own.name,)
+        if retraced := self.retraced_stages(index):
+            return retraced
         if self.is_called(index):
             stages = tuple(stage for stage in stages if stage in CHEAP_TO_CALL)
         if not self.in_turn:
@@ -236,7 +260,7 @@ class Plan:
 
 def confirm_seconds(suspect: Suspect) -> float:
     """The CPU seconds that a confirmation may take."""
-    return CONFIRM_SECONDS * (SLOWER if suspect.stage == "inductor" and suspect.calls else _slower(suspect.stage))
+    return CONFIRM_SECONDS * (SLOWER if suspect.stage in COMPILES and suspect.calls else _slower(suspect.stage))
 
 
 def _slower(stage: Stage) -> int:

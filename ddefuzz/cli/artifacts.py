@@ -12,6 +12,7 @@ import rich_click as click
 
 from ddefuzz.artifacts.graph import diffs_of
 from ddefuzz.artifacts.model import (
+    DIFFED,
     Artifacts,
     GraphBreaks,
     MakeTask,
@@ -28,7 +29,7 @@ from ddefuzz.cli.options import DB, JOBS, capture_stage_option, semantics_option
 from ddefuzz.cli.output import LiveLine, deliver, page_writers, resolve, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.pool import Future, LostTask, Pool, Stopped, first_answer, lost_observation, waited
-from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.execute.protocol import ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.files import is_file
 from ddefuzz.findings.database import Database
@@ -50,12 +51,13 @@ def command(
     unbacked: str = option("Dims of your example arguments, as for `ddefuzz check`.", default="", metavar="SPEC"),
     stages: tuple[Stage, ...] = capture_stage_option(
         "export, export-strict, compile (dynamo alone), aot or inductor. Default: all but export-strict, and those in "
-        "which the finding was seen."
+        "which the finding was seen.",
+        tuple(DIFFED),
     ),
     semantics: tuple[Mechanism, ...] = semantics_option(" With two, the graphs are compared."),
     diffs: tuple[tuple[Stage, Stage], ...] = option(
         "Compare the graphs of two stages.",
-        type_=(click.Choice(CAPTURE_STAGES), click.Choice(CAPTURE_STAGES)),
+        type_=(click.Choice(tuple(DIFFED)), click.Choice(tuple(DIFFED))),
         metavar="STAGE STAGE",
     ),
     pythons: tuple[str, ...] = option(
@@ -96,7 +98,7 @@ def command(
     if folder is not None:
         own_files(folder, dict.fromkeys((INDEX, DOCUMENT), ""))
     asked = {*(stages or default_stages(finding)), *(one for pair in diffs for one in pair)}
-    wanted = tuple(stage for stage in CAPTURE_STAGES if stage in asked)
+    wanted = tuple(stage for stage in DIFFED if stage in asked)
     interrupted = False
     with (
         stop_on_interrupt() as stopped,
@@ -152,7 +154,7 @@ def _of_finding(target: str, db: DatabaseUrl) -> Finding | None:
 
 def default_stages(finding: Finding | None) -> tuple[Stage, ...]:
     """The stages of the page if none is asked for."""
-    return (*DEFAULT, *finding.stages) if finding is not None else DEFAULT
+    return (*DEFAULT, *(stage for stage in finding.stages if stage in DIFFED)) if finding is not None else DEFAULT
 
 
 def target_of(finding: Finding) -> Target:

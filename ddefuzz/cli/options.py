@@ -9,7 +9,7 @@ from typing import Any, get_args
 import rich_click as click
 
 from ddefuzz.cli.command import PROCESSES, SECONDS, option
-from ddefuzz.execute.protocol import CAPTURE_STAGES, DEFAULT_STAGES, STAGES
+from ddefuzz.execute.protocol import CAPTURE_STAGES, DEFAULT_STAGES, RETRACES, STAGES
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.table import BY_DEFAULT, OF_PROGRAMS, ORACLES
 
@@ -41,7 +41,8 @@ PYTHONS = option(
 TRUST = option("Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.")
 IN_STAGES = option(
     "How far torch takes a program: eager, fake (FakeTensorMode only), export, export-strict, compile (torch.compile "
-    "with backend eager), aot (backend aot_eager) or inductor.",
+    "with backend eager), aot (backend aot_eager) or inductor. After another one: "
+    f"{', '.join(f'{stage} ({row.begins}, then {row.how})' for stage, row in RETRACES.items())}.",
     default=DEFAULT_STAGES,
     type_=STAGES,
 )
@@ -49,9 +50,9 @@ WHY = option("The reason, for the history.", default="", metavar="TEXT")
 WHO = option("Name for the history. Default: your user name.", "--by", default=user, metavar="NAME")
 
 
-def capture_stage_option(help_text: str) -> Any:
+def capture_stage_option(help_text: str, names: tuple[str, ...] = CAPTURE_STAGES) -> Any:
     """The parameter `stage`, or `stages`, of capture stages without a default."""
-    return option(help_text, "--stage", type_=CAPTURE_STAGES, metavar="STAGE")
+    return option(help_text, "--stage", type_=names, metavar="STAGE")
 
 
 def seed_option(of: str) -> Any:

@@ -43,7 +43,20 @@ from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.graphs import digest_of, forms_of, marked_sizes
 from ddefuzz.execute.isolation import kept_intact, removed, unwound
 from ddefuzz.execute.preparation import PreparedSubject, inputs_of, sizes_by_name
-from ddefuzz.execute.protocol import Call, CallableSubject, ExceptionInfo, Observation, PatchedRun, Run, Stage, Subject
+from ddefuzz.execute.protocol import (
+    RETRACES,
+    Call,
+    CallableSubject,
+    ExceptionInfo,
+    Observation,
+    PatchedRun,
+    Run,
+    Semantics,
+    Stage,
+    Subject,
+    differs,
+)
+from ddefuzz.execute.retraces import RETRACE_FUNCTIONS
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.files import read_text, real_path
@@ -88,7 +101,34 @@ def observe(run: Run) -> Observation:
 
     Raises InputError if the subject cannot be used and UnsupportedError if this torch cannot be watched.
     """
+    retrace = RETRACES.get(run.stage)
+    if retrace is not None:
+        return _retraced(run, retrace.begins)
     return observe_in(stage_function(run.stage, called=bool(run.calls)), lambda: prepare(run.subject), run)
+
+
+def _retraced(run: Run, begins: Stage) -> Observation:
+    """Do a run that goes on where another stage ends. What that stage does wrong, too, is an observation of that stage.
+
+    Guards are those of the second part alone, as are the answers that `run` gives to them.
+    """
+    first = msgspec.structs.replace(run, stage=begins, semantics=Semantics(run.semantics.mechanism), calls=())
+    begun: list[Capture] = []
+    before = observe_in(stage_function(begins, called=False), lambda: prepare(run.subject), first, begun.append)
+    if not begun:
+        whole = run.calls or run.semantics != first.semantics
+        return observe(msgspec.structs.replace(run, stage=begins)) if whole else before
+    function = RETRACE_FUNCTIONS[run.stage]
+    seen = observe_in(lambda prepared: function(prepared, begun[0], bool(run.calls)), lambda: prepare(run.subject), run)
+    seen = msgspec.structs.replace(seen, forms=())
+    wrong = {call.size for call in seen.calls if differs(call)}
+    if not wrong and not seen.constraints:
+        return seen
+    plain = observe(msgspec.structs.replace(run, stage=begins))
+    also = {call.size for call in plain.calls if differs(call)}
+    if plain.outcome != "ok" or plain.constraints or (wrong and wrong <= also):
+        return plain
+    return msgspec.structs.replace(seen, calls=tuple(call for call in seen.calls if call.size not in also))
 
 
 def observe_own(run: Run, observed_by: Callable[[Run], Observation]) -> Observation:

@@ -7,8 +7,9 @@ them by hand.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -166,18 +167,51 @@ def condition_of(message: str, forms: Iterable[Form]) -> str:
 Stage: TypeAlias = str
 """The name of a way to run a program: one of `STAGES`, or one that an oracle brings (`oracles.table.stages`)."""
 
-STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot", "inductor")
+
+class Retrace(NamedTuple):
+    """What users do with a captured program: it is captured in the stage `begins`, then `how`.
+
+    `compiles` says that its C++ is compiled before a call. `owners` is the label of a test file's owners in PyTorch.
+    """
+
+    begins: Stage
+    how: str
+    compiles: bool = False
+    owners: str = "oncall: export"
+
+
+RETRACES: Mapping[Stage, Retrace] = MappingProxyType(
+    {
+        "decompose": Retrace("export", "run_decompositions()"),
+        "reexport": Retrace("export", "export of the exported program's module"),
+        "saved": Retrace("export", "torch.export.save and load"),
+        "unflatten": Retrace("export", "torch.export.unflatten"),
+        "aoti": Retrace("export", "AOTInductor", compiles=True, owners="module: aotinductor"),
+        "cpp-wrapper": Retrace("inductor", "cpp_wrapper", compiles=True, owners="module: inductor"),
+    }
+)
+"""The stages that go on where another one ends. If that one fails, it is what the observation of a run is of."""
+
+FRONTENDS: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot")
+"""The captures whose result is a graph that runs as it is."""
+
+CAPTURE_STAGES: tuple[Stage, ...] = (*FRONTENDS, "inductor", *RETRACES)
+
+TRACED: tuple[Stage, ...] = ("fake", *CAPTURE_STAGES)  # the stages that evaluate guards, so that semantics matter
+
+STAGES: tuple[Stage, ...] = ("eager", *TRACED)
 """The stages that several oracles judge: eager, FakeTensorMode, and the captures."""
-
-TRACED: tuple[Stage, ...] = STAGES[1:]  # the stages that evaluate guards, so that semantics matter
-
-CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
 
 DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
 """The stages of a campaign and of a check."""
 
-CHEAP_TO_CALL: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot")
-"""The stages whose captured programs are called at no more than the cost of a capture. Inductor compiles C++ first."""
+CHEAP_RETRACES: tuple[Stage, ...] = tuple(stage for stage, row in RETRACES.items() if not row.compiles)
+
+CHEAP_TO_CALL: tuple[Stage, ...] = (*FRONTENDS, *CHEAP_RETRACES)
+"""The stages whose captured programs are called at no more than the cost of a capture."""
+
+COMPILES: tuple[Stage, ...] = tuple(stage for stage in CAPTURE_STAGES if stage not in CHEAP_TO_CALL)
+"""The stages that compile C++ first. They choose freely among equal values, and `as_strided` checks nothing there."""
 
 SCREEN: Stage = "fake"  # the stage that runs before a capture, at a fifth of its cost
 

@@ -16,10 +16,10 @@ from torch.fx import GraphModule, Node
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.preparation import PreparedSubject, UnbackedDim, leaves_of, shapes_around, symbols_of, with_leaves
-from ddefuzz.execute.protocol import Stage
+from ddefuzz.execute.protocol import RETRACES, Stage
 from ddefuzz.instrument import torch_api
 
-_SETTINGS: dict[torch_api.Api, Any] = {
+SETTINGS: dict[torch_api.Api, Any] = {
     # A graph that was seen before would be taken from memory or disk, without evaluating its guards.
     torch_api.NO_INDUCTOR_CACHES: True,
     # Whether the machine has vector instructions is tried by compiling a file. No guard depends on it.
@@ -45,7 +45,7 @@ def code_only(code: list[str]) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(torch_api.bound(torch_api.INDUCTOR_FRESH_CACHE)())
-        stack.enter_context(torch_api.changed_settings(torch_api.INDUCTOR_CONFIG, _SETTINGS))
+        stack.enter_context(torch_api.changed_settings(torch_api.INDUCTOR_CONFIG, SETTINGS))
         stack.enter_context(loading.replaced(loaded))
         stack.enter_context(vectors.replaced(lambda *_: False))
         yield
@@ -62,7 +62,7 @@ def whole(code: list[str]) -> Iterator[None]:
         return load(graph, wrapper_code)
 
     with (
-        torch_api.changed_settings(torch_api.INDUCTOR_CONFIG, _SETTINGS | {torch_api.VECTOR_ISA: None}),
+        torch_api.changed_settings(torch_api.INDUCTOR_CONFIG, SETTINGS | {torch_api.VECTOR_ISA: None}),
         loading.replaced(keep),
     ):
         yield
@@ -83,6 +83,7 @@ class Capture(NamedTuple):
     `lowered` are the forward graphs that AOTAutograd made, `generated` the code that inductor made of them. `ranges`
     are those of the sizes that an exported program checks, `constants` the values that it has in place of arguments.
     `inputs` are the fake values of the leaves of the arguments in the graph, where marks make dims unbacked.
+    `program` is the exported program.
     """
 
     graph: GraphModule
@@ -98,6 +99,7 @@ class Capture(NamedTuple):
     ranges: Callable[[], tuple[str, ...]] = tuple
     constants: Callable[[], tuple[object, ...]] = tuple
     inputs: Mapping[int, Any] = MappingProxyType({})
+    program: ExportedProgram | None = None
 
 
 StageFunction: TypeAlias = Callable[[PreparedSubject], Capture | None]
@@ -107,7 +109,7 @@ StageFunction: TypeAlias = Callable[[PreparedSubject], Capture | None]
 AOT = "aot_eager"  # dynamo's backend that runs the graphs of AOTAutograd as they are
 
 
-class _CapturedError(BaseException):
+class CaptureEndedError(BaseException):
     """Raised to end the call of a compiled subject after compilation, because running it is not part of the capture.
 
     Not an Exception: code that is compiled may catch those.
@@ -215,10 +217,22 @@ def export_strict(prepared: PreparedSubject) -> Capture:
 
 
 def _exported(prepared: PreparedSubject, *, strict: bool, masked: bool) -> Capture:
-    module, args, kwargs, shapes = as_exported(prepared, masked=masked)
-    program: ExportedProgram = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
+    how = as_exported(prepared, masked=masked)
+    program = torch.export.export(how.module, how.args, how.kwargs, dynamic_shapes=how.dynamic_shapes, strict=strict)
+    return capture_of(prepared, how.module, program, masked=masked)
+
+
+def capture_of(
+    prepared: PreparedSubject,
+    module: torch.nn.Module,
+    program: ExportedProgram,
+    runnable: Callable[..., Any] | None = None,
+    *,
+    masked: bool = True,
+) -> Capture:
+    """What an exported program captured of a module. `runnable` is what is called, by default its own module."""
     # Made when it is first called: what fails there is no failure to capture.
-    runnable, flat_inputs = lru_cache(program.module), torch_api.bound(torch_api.FLAT_INPUTS)
+    made, flat_inputs = lru_cache(program.module), torch_api.bound(torch_api.FLAT_INPUTS)
 
     def arguments(fresh: PreparedSubject) -> tuple[Any, ...]:
         return (*fresh.args, *(_masks(fresh) if masked else ()))
@@ -232,7 +246,7 @@ def _exported(prepared: PreparedSubject, *, strict: bool, masked: bool) -> Captu
 
     return Capture(
         program.graph_module,
-        lambda fresh: runnable()(*arguments(fresh), **fresh.kwargs),
+        lambda fresh: (runnable or made())(*arguments(fresh), **fresh.kwargs),
         lambda fresh: module(*arguments(fresh), **fresh.kwargs),
         graph_inputs,
         lambda: 1,
@@ -241,6 +255,7 @@ def _exported(prepared: PreparedSubject, *, strict: bool, masked: bool) -> Captu
         ranges=lambda: tuple(f"{symbol} {bounds}" for symbol, bounds in program.range_constraints.items()),
         constants=lambda: tuple(program.constants.values()),
         inputs={} if masked else dict(enumerate(_exported_inputs(program))),
+        program=program,
     )
 
 
@@ -273,7 +288,7 @@ def compiled(backend: str) -> StageFunction:
 
             def run(*args: Any) -> Any:
                 if capturing:
-                    raise _CapturedError
+                    raise CaptureEndedError
                 called.append(args)
                 return compute(*args)
 
@@ -281,7 +296,7 @@ def compiled(backend: str) -> StageFunction:
 
         module = torch.compile(as_compiled(prepared), backend=capture, fullgraph=True)
         mark(prepared)
-        with suppress(_CapturedError):
+        with suppress(CaptureEndedError):
             module(*prepared.args, **prepared.kwargs)
         capturing = False
 
@@ -371,7 +386,7 @@ STAGE_FUNCTIONS: MappingProxyType[Stage, StageFunction] = MappingProxyType(
 def stage_function(stage: Stage, *, called: bool) -> StageFunction:
     """The stage's function; `called` says that what is captured will be called. Raises InputError for another stage."""
     if stage not in STAGE_FUNCTIONS:
-        raise InputError(f"found the stage {stage!r}, expected one of {', '.join(STAGE_FUNCTIONS)}")
+        raise InputError(f"found the stage {stage!r}, expected one of {', '.join((*STAGE_FUNCTIONS, *RETRACES))}")
     return inductor_to_call if called and stage == "inductor" else STAGE_FUNCTIONS[stage]
 
 

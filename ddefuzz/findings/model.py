@@ -26,7 +26,9 @@ from ddefuzz.classify.evidence import called, failing_ops
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import RETRACES
 from ddefuzz.findings.lifecycle import State
+from ddefuzz.oracles.oracle import after
 from ddefuzz.oracles.program import kept
 from ddefuzz.oracles.table import own_stage, row_of
 from ddefuzz.oracles.table import stages as every_stage
@@ -475,6 +477,18 @@ def title_of(signature: Signature, cause: Cause, failure: Failure | None = None,
 
     `failure` is the displayed failure of the finding; `ops` are the functions that reach its site.
     """
+    retrace = RETRACES.get(failure.observation.stage) if failure is not None else None
+    if failure is not None and retrace is not None:
+        signature = replace(signature, anchor=signature.anchor.removeprefix(after(failure)))
+    text = _title_of(signature, cause, failure, ops)
+    if retrace is None:
+        return text
+    begun = "exported" if retrace.begins == "export" else f"captured in {retrace.begins}"
+    fails = f"{retrace.how} raises" if row_of(signature.kind).cause is None else f"wrong after {retrace.how}"
+    return f"{begun}, but {fails}: {text}"
+
+
+def _title_of(signature: Signature, cause: Cause, failure: Failure | None, ops: tuple[str, ...]) -> str:
     title = row_of(signature.kind).title
     if failure is None:
         text = f"{signature.kind} at {signature.site}"

@@ -354,6 +354,14 @@ INDUCTOR_TRIES_VECTORS = Api(
 INDUCTOR_FRESH_CACHE = Api(
     "torch._inductor.utils:fresh_cache", "clears inductor's caches in memory, and puts its files in a separate folder"
 )
+AOTI_PACKAGE = Api(
+    "torch._inductor:aoti_compile_and_package", "compiles an exported program into a package", ("package_path",)
+)
+AOTI_LOAD = Api("torch._inductor:aoti_load_package", "loads such a package")
+AOTI_COMPILING = Api(
+    "torch._inductor.codecache:AotCodeCompiler.compile", "where AOTInductor compiles C++: a capture ends there"
+)
+CPP_WRAPPER = Api(f"{_INDUCTOR_SETTINGS}:cpp_wrapper", "a setting: the code around the kernels is C++, too")
 MARK_UNBACKED = Api(
     "torch._dynamo.decorators:mark_unbacked", "makes an input dim unbacked in dynamo", ("index", "shape_id")
 )

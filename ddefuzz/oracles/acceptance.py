@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from ddefuzz.execute.protocol import ONLY_IN_EAGER, Call, CallEnd, Difference, differs
+from ddefuzz.execute.protocol import COMPILES, ONLY_IN_EAGER, Call, CallEnd, Difference, differs
 from ddefuzz.instrument.truth import value_at
 from ddefuzz.oracles.blame import OracleInput, at_maker, is_unchecked, reads_strides_of_nothing
 from ddefuzz.oracles.verdict import accepted, turned
@@ -91,7 +91,7 @@ def _reason(expression: Expr, stage: str) -> str:
         for pattern, why in UNSPECIFIED:
             if pattern.search(called.function):
                 return why
-        if stage == "inductor" and TIES.search(called.function):
+        if stage in COMPILES and TIES.search(called.function):
             return "ties"
         if ATTENTION.search(called.function):
             given = [
@@ -260,7 +260,7 @@ OF_ERRORS: tuple[Acceptance, ...] = (
     Acceptance("autograd's tape", lambda _, call: _about(call.eager, ABOUT_THE_TAPE)),
     Acceptance(
         "memory behind a copy",
-        lambda seen, call: seen.observation.stage != "inductor" and _about(call.eager, ABOUT_THE_STORAGE),
+        lambda seen, call: seen.observation.stage not in COMPILES and _about(call.eager, ABOUT_THE_STORAGE),
     ),
     Acceptance("strides of an empty tensor", reads_strides_of_nothing),
     Acceptance(

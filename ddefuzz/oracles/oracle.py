@@ -14,7 +14,7 @@ from ddefuzz.classify.recognition import ExpectedFailure, by_call
 from ddefuzz.classify.rules import current
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, STAGES, Observation, Record, Run, Runner, Stage, differs
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, RETRACES, STAGES, Observation, Record, Run, Runner, Stage, differs
 from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.blame import OracleInput, unknown
 from ddefuzz.program.sizes import CallSize
@@ -177,7 +177,10 @@ class Oracle(NamedTuple):
 def attributed(oracle: Oracle, failure: Failure, seen: OracleInput, runner: Runner) -> Classification:
     """A failure that an oracle reports, with its site and cause, and the signature that the rules give it."""
     classified = _classified(oracle, failure, seen, runner)
-    signature = current().applied(classified.signature, failure)
+    own = classified.signature
+    if prefix := after(failure):
+        own = msgspec.structs.replace(own, anchor=f"{prefix}{own.anchor}")
+    signature = current().applied(own, failure)
     return classified if signature == classified.signature else msgspec.structs.replace(classified, signature=signature)
 
 
@@ -189,6 +192,14 @@ def _classified(oracle: Oracle, failure: Failure, seen: OracleInput, runner: Run
     cause = row.cause(failure) if callable(row.cause) else row.cause
     signature = Signature(failure.kind, located.site, located.anchor)
     return Classification(failure, signature, cause, oracle.name, located.frame)
+
+
+def after(failure: Failure) -> str:
+    """What begins the anchor of a failure that shows only after another stage; empty for all others. The same code may
+    be the site of a failure of that stage, for another reason.
+    """
+    retrace = RETRACES.get(failure.observation.stage)
+    return "" if retrace is None else f"after {retrace.begins}: "
 
 
 class _EnoughError(Exception):

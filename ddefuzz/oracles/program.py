@@ -14,6 +14,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.protocol import (
     CHEAP_TO_CALL,
+    COMPILES,
     EXPLICIT,
     SIZE_OBLIVIOUS,
     STAGES,
@@ -220,10 +221,10 @@ def calls_in(
 
 
 def called_of(stages: Iterable[Stage]) -> tuple[Stage, ...]:
-    """The stages whose captured programs are called where these are chosen: the cheap ones, else inductor."""
+    """The stages whose captured programs are called where these are chosen: the cheap ones, else those that compile."""
     chosen = tuple(stages)
     cheap = tuple(stage for stage in chosen if stage in CHEAP_TO_CALL)
-    return cheap or tuple(stage for stage in chosen if stage == "inductor")
+    return cheap or tuple(stage for stage in chosen if stage in COMPILES)
 
 
 class Trial(msgspec.Struct, frozen=True):

@@ -258,12 +258,12 @@ def _cycle(listed: tuple[int | float | bool, ...], count: int) -> tuple[int | fl
     return tuple(listed[position % len(listed)] if listed else 0 for position in range(count))
 
 
-MARKED: Final = frozenset({"fake", "export-strict", "compile", "aot", "inductor"})
+MARKED: Final = frozenset({"fake", "export-strict", "compile", "aot", "inductor", "cpp-wrapper"})
 """The stages that make dims unbacked by `mark_unbacked`. Non-strict export ignores that mark. In export, the graph
 selects all elements of the dim by a mask instead.
 """
 
-COMPILED: Final = frozenset({"compile", "aot", "inductor"})
+COMPILED: Final = frozenset({"compile", "aot", "inductor", "cpp-wrapper"})
 
 
 def symbols_of(program: Program) -> dict[str, list[tuple[int, int]]]:

@@ -28,7 +28,7 @@ from ddefuzz.escape import (
     python_comment,
     python_docstring,
 )
-from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, COMPILES, RETRACES, ProgramSubject, Stage
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import ORACLES, oracle_of, own_stage, row_of, stages, stored
@@ -46,7 +46,8 @@ from ddefuzz.program.sizes import (
     tuple_of,
 )
 from ddefuzz.program.text import print_function
-from ddefuzz.repro.script import CALLED, CAPTURES, call_script, emitted, repro_script
+from ddefuzz.repro.captures import CALLED, CAPTURES
+from ddefuzz.repro.script import call_script, emitted, repro_script
 
 LABEL: Final = "topic: fuzzer"  # the label that PyTorch has for issues that fuzzers found
 
@@ -56,6 +57,7 @@ OWNERS: Final[dict[Stage, str]] = {
     "compile": "module: dynamo",
     "aot": "module: aotdispatch",
     "inductor": "module: inductor",
+    **{stage: row.owners for stage, row in RETRACES.items()},
 }
 """The label of a test file's owners (`tools/linter/adapters/testowners_linter.py` of torch), by torch's stages."""
 
@@ -334,13 +336,25 @@ MOST_LINES: Final = 15
 
 WIDTH: Final = 100  # inputs that are longer than this in one line get a line each, if the limit of lines allows it
 
+_EXPORT: Final = "torch.export.export(Program(), inputs, strict=False)"
+_AOTI: Final = "torch._inductor.aoti"
+
 _CALLS: Final[dict[str, str]] = {
-    "export": "torch.export.export(Program(), inputs, strict=False)",
+    "export": _EXPORT,
     "export-strict": "torch.export.export(Program(), inputs, strict=True)",
     "compile": 'torch.compile(program, backend="eager", fullgraph=True)(*inputs)',
     "aot": 'torch.compile(program, backend="aot_eager", fullgraph=True)(*inputs)',
     "inductor": "torch.compile(program, fullgraph=True)(*inputs)",
+    "decompose": f"{_EXPORT}.run_decompositions()",
+    "reexport": f"torch.export.export({_EXPORT}.module(), inputs, strict=False)",
+    "saved": f'torch.export.save({_EXPORT}, "program.pt2")\ntorch.export.load("program.pt2")',
+    "unflatten": f"torch.export.unflatten({_EXPORT})",
+    "aoti": f"{_AOTI}_load_package({_AOTI}_compile_and_package({_EXPORT}))",
+    "cpp-wrapper": "torch.compile(program, fullgraph=True)(*inputs)",
 }
+"""The lines that capture. The last one is an expression."""
+
+_CALLED_ITSELF: Final = frozenset({"unflatten", "aoti"})  # the stages whose result is called, not its `module()`
 
 
 def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
@@ -369,7 +383,7 @@ def _text(finding: Finding, shown: Stage | None, called: ExpectedFailure | None)
         raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
     program, config = program_of(finding), _config(finding, shown)
     spread, narrow = (
-        [*_setting(program, shown, config, (), spread=spread), _CALLS[shown]]
+        [*_setting(program, shown, config, (), spread=spread), *_CALLS[shown].splitlines()]
         if called is None
         else _called(program, shown, config, called, spread=spread)
         for spread in (True, False)
@@ -403,7 +417,9 @@ def _config(finding: Finding, stage: Stage) -> list[str]:
     if (finding.site.function or "").startswith("c10::SymbolicShapeMeta::"):
         # A guard of a tensor's own sizes and strides: a fake tensor from the cache does not evaluate it.
         lines.append("torch._dynamo.config.fake_tensor_cache_enabled = False")
-    if stage == "inductor":  # what another program with equal code left on the disk may pass
+    if stage == "cpp-wrapper":
+        lines.append("torch._inductor.config.cpp_wrapper = True")
+    if stage in COMPILES:  # what another program with equal code left on the disk may pass
         lines.append("torch._inductor.config.force_disable_caches = True")
     return lines
 
@@ -421,15 +437,17 @@ def _called(program: Program, stage: Stage, config: list[str], expected: Expecte
         ]
     return [
         *_setting(program, stage, config, ("from copy import deepcopy",) if changes else (), spread=spread),
-        _captured(stage),
+        *_captured(stage),
         *again,
         *_ending(stage, expected.seen, "deepcopy(inputs)" if changes else "inputs"),
     ]
 
 
-def _captured(stage: Stage) -> str:
-    call = _CALLS[stage]
-    return f"captured = {call.removesuffix('(*inputs)')}" if stage in COMPILED else f"captured = {call}.module()"
+def _captured(stage: Stage) -> list[str]:
+    *before, call = _CALLS[stage].splitlines()
+    made = call.removesuffix("(*inputs)") if stage in COMPILED else call
+    is_called = stage in COMPILED or stage in _CALLED_ITSELF
+    return [*before, f"captured = {made}" if is_called else f"captured = {made}.module()"]
 
 
 def _ending(stage: Stage, seen: Mapping[str, str], inputs: str) -> list[str]:

@@ -27,6 +27,7 @@ from ddefuzz.oracles.oracle import CAUGHT, Script
 from ddefuzz.program.model import Program
 from ddefuzz.program.sizes import MARKED, at_size, marks_of, module_of, symbols_of, values_of
 from ddefuzz.repro import by_message, by_native, by_python
+from ddefuzz.repro.captures import AFTER_EXPORT, CALLED, CAPTURES
 
 WIDTH: Final = 120
 
@@ -104,118 +105,6 @@ def emitted(script: Script, stage: Stage, title: str, *imports: str, **parts: ob
     )
     return black.format_str(code, mode=black.Mode(line_length=WIDTH))
 
-
-# How a stage captures a program: alone, and to call what it captured
-_EXPORT: Final = """
-def capture():
-    from torch.export import export
-
-    export(Captured(), $inputs, strict=False)
-"""
-
-_EXPORT_STRICT: Final = """
-def capture():
-    from torch._dynamo import config
-    from torch.export import export
-
-    config.verbose = True  # keeps the frames of causes
-    config.fake_tensor_cache_enabled = False  # evaluates guards that the cache may hide
-    export(Captured(), $inputs, strict=True)
-"""
-
-_COMPILE: Final = """
-def capture():
-    from torch._dynamo import config
-
-    config.verbose = True  # keeps the frames of causes
-    config.fake_tensor_cache_enabled = False  # evaluates guards that the cache may hide
-    config.capture_scalar_outputs = True
-    config.capture_dynamic_output_shape_ops = True
-    torch.compile(Captured(), backend="$backend", fullgraph=True)(*$inputs)
-"""
-
-
-def _of_inductor(capture: str) -> str:
-    cold = "    torch._inductor.config.force_disable_caches = True  # a kept file may pass what fails cold\n"
-    settings = "    config.capture_scalar_outputs"
-    return capture.replace("$backend", "inductor").replace(settings, f"{cold}{settings}")
-
-
-_FAKE: Final = """
-def capture():
-    from torch._dispatch.python import enable_python_dispatcher
-    from torch._dynamo.source import ConstantSource
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-
-    unbacked = getattr(DimDynamic, "UNBACKED", None) or DimDynamic.SIZE_LIKE_UNBACKED
-    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    inputs = []
-    for number, tensor in enumerate($inputs):
-        marked = getattr(tensor, "_dynamo_unbacked_indices", ())
-        dims = [unbacked if dim in marked else DimDynamic.STATIC for dim in range(tensor.dim())]
-        context = StatelessSymbolicContext(dynamic_sizes=dims)
-        source = ConstantSource(f"input{number}")
-        inputs.append(mode.from_tensor(tensor, symbolic_context=context, source=source))
-    with mode, enable_python_dispatcher():
-        Captured()(*inputs)
-"""
-
-_EAGER: Final = """
-def capture():
-    Captured()(*$inputs)
-"""
-
-CAPTURES: Final[dict[str, str]] = {
-    "eager": _EAGER,
-    "fake": _FAKE,
-    "export": _EXPORT,
-    "export-strict": _EXPORT_STRICT,
-    "compile": _COMPILE.replace("$backend", "eager"),
-    "aot": _COMPILE.replace("$backend", "aot_eager"),
-    "inductor": _of_inductor(_COMPILE),
-}
-"""How each stage captures the program."""
-
-_EXPORT_TO_CALL: Final = """
-def capture():
-    from torch.export import export
-
-    program = export(Captured(), $inputs, strict=$strict)
-    return program.module(), lambda: 1
-"""
-
-_COMPILE_TO_CALL: Final = """
-def capture():
-    from torch._dynamo import config
-    from torch._dynamo.backends.registry import lookup_backend
-
-    config.capture_scalar_outputs = True
-    config.capture_dynamic_output_shape_ops = True
-    captured = []
-
-    def backend(graph, inputs):
-        compiled = lookup_backend("$backend")(graph, inputs)
-        captured.append(graph)
-        return compiled
-
-    compiled = torch.compile(Captured(), backend=backend, fullgraph=True)
-    try:
-        compiled(*$inputs)
-    except Exception:
-        if not captured:  # else the captured program raises, as the call shows
-            raise
-    return compiled, lambda: len(captured)
-"""
-
-CALLED: Final[dict[str, str]] = {
-    "export": _EXPORT_TO_CALL.replace("$strict", "False"),
-    "export-strict": _EXPORT_TO_CALL.replace("$strict", "True"),
-    "compile": _COMPILE_TO_CALL.replace("$backend", "eager"),
-    "aot": _COMPILE_TO_CALL.replace("$backend", "aot_eager"),
-    "inductor": _of_inductor(_COMPILE_TO_CALL),
-}
-"""How each stage captures a program to call it: `capture` returns what was captured, and a count of the captures."""
 
 EAGER_CHECK: Final = "Captured()(*make_inputs())  # not judged if this torch does not have an op"
 
@@ -418,7 +307,7 @@ def call_script(program: Program, stage: Stage, expected: ExpectedFailure, title
         marking=marking,
         capture=Template(CALLED[stage]).substitute(inputs="marked(make_inputs())" if marking else "make_inputs()"),
         marked="marked(call_inputs())" if marking else "call_inputs()",
-        backward=stage in ("aot", "inductor"),  # they capture gradients too
+        backward=stage in ("aot", "inductor", "cpp-wrapper"),  # they capture gradients too
         calling=CALLING,
     )
 
@@ -489,7 +378,11 @@ def shapes():
 '''
 )
 
-_MASKED_STAGES: Final[dict[Stage, str]] = {"export": "True", "export-strict": "SHAPES is not None"}
+_MASKED_STAGES: Final[dict[Stage, str]] = {
+    "export": "True",
+    "export-strict": "SHAPES is not None",
+    **dict.fromkeys(AFTER_EXPORT, "True"),
+}
 """Where masks make dims unbacked: `dynamic_shapes` removes the marks of tensors. Elsewhere tensors are marked."""
 
 _CASE: Final = Script(

@@ -24,8 +24,8 @@ from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.observe import observe, observe_in
 from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import (
-    CHEAP_TO_CALL,
     EXPLICIT,
+    FRONTENDS,
     SCREEN,
     Observation,
     Outcome,
@@ -313,7 +313,7 @@ class _Sweep:
         oracles = tuple(name for name in self.task.oracles if calls_of((name,)))
         if not oracles:
             return
-        stage = CHEAP_TO_CALL[self.called % len(CHEAP_TO_CALL)]
+        stage = FRONTENDS[self.called % len(FRONTENDS)]
         (judged,) = judge_program(
             text, (stage,), (EXPLICIT,), self.runner, oracles=oracles, compare=bool(comparing(oracles)), sampled=True
         )

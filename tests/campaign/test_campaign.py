@@ -14,7 +14,7 @@ import pytest
 from ddefuzz import internal
 from ddefuzz.answers.model import Control
 from ddefuzz.campaign.campaign import GRACE_SECONDS, Campaign, Clock, Event
-from ddefuzz.campaign.plan import WHOLE, Budget, Plan, Shard
+from ddefuzz.campaign.plan import CONFIRM_SECONDS, RETRACED_TURN, WHOLE, Budget, Plan, Shard, confirm_seconds
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import (
     NO_CASE,
@@ -36,7 +36,7 @@ from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.journal import Entry, Journal, Phase, TaskTrace
 from ddefuzz.execute.pool import Future, LostTask
-from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
+from ddefuzz.execute.protocol import CHEAP_RETRACES, EXPLICIT, Observation, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.schema import packed
@@ -439,15 +439,37 @@ def test_stages_in_turn_are_one_a_case() -> None:
 
 def test_one_case_in_350_is_called_in_inductor() -> None:
     plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
-    slow = [index for index in range(700) if plan.calls_inductor(index)]
+    slow = [index for index in range(700) if plan.compiled_stages(index)]
     assert slow == [343, 693]
     assert plan.stages_of(343) == ("compile", "inductor")
     task = plan.task_of(343, None)
     assert "inductor" in task.called
     assert plan.seconds_of(task) > plan.case_seconds == plan.seconds_of(plan.task_of(342, None))
-    assert not any(replace(plan, stages=("export",)).calls_inductor(index) for index in range(700))
-    assert not any(replace(plan, oracles=("capture",)).calls_inductor(index) for index in range(700))
-    assert replace(plan, stages=("inductor",)).calls_inductor(7)
+    assert not any(replace(plan, stages=("export",)).compiled_stages(index) for index in range(700))
+    assert not any(replace(plan, oracles=("capture",)).compiled_stages(index) for index in range(700))
+    assert replace(plan, stages=("inductor",)).compiled_stages(7) == ("inductor",)
+    both = replace(plan, stages=("export", "aoti", "inductor"))
+    assert [both.compiled_stages(index) for index in slow] == [("inductor",), ("aoti",)]
+    assert both.stages_of(slow[1]) == ("aoti",)
+    alone = replace(plan, stages=("aoti", "cpp-wrapper"))
+    assert [alone.compiled_stages(index) for index in (7, 14)] == [("cpp-wrapper",), ("aoti",)]
+    assert (
+        confirm_seconds(Suspect("", Signature("dde", Site("op", None, "f"), ""), "aoti", calls=("example",)))
+        > CONFIRM_SECONDS
+    )
+
+
+def test_a_share_of_the_called_cases_goes_on_after_export() -> None:
+    plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
+    taken = [index for index in range(56 * 8) if plan.retraced_stages(index)]
+    assert taken == [7 * (8 * turn + RETRACED_TURN) for turn in range(8)]
+    stages = [plan.stages_of(index) for index in taken]
+    # An oracle's own stage goes first.
+    assert {stage for (stage,) in stages} - set(CHEAP_RETRACES) <= {"recompile", "recompile-dynamic", "grow"}
+    assert {stage for (stage,) in stages} >= set(CHEAP_RETRACES)
+    assert all(plan.called_case(index) is not None for index in taken)
+    assert not any(replace(plan, stages=("compile",)).retraced_stages(index) for index in taken)
+    assert not any(replace(plan, oracles=("capture",)).retraced_stages(index) for index in taken)
 
 
 def test_a_case_that_fails_in_the_fake_stage_skips_slow_stages() -> None:

@@ -35,7 +35,7 @@ ALLOWED = {
     "ops/references.py": "functions that programs may call; one that this torch does not have is not drawn",
     "keys/case.py": "the key functions of torch that a stored case may call; tests call them",
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
-    "repro/call_script.py": "as repro/script.py",
+    "repro/captures.py": "as repro/script.py",
     "oracles/growth.py": "as repro/script.py",
     "oracles/keys.py": "as repro/script.py",
     "oracles/lowering.py": "as repro/script.py",

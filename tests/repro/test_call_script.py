@@ -24,8 +24,8 @@ from ddefuzz.oracles.table import ORACLES
 from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.sizes import at_data_size
 from ddefuzz.program.text import parse
+from ddefuzz.repro.captures import CALLED as CAPTURES
 from ddefuzz.repro.finding import finding_script, finding_snippet
-from ddefuzz.repro.script import CALLED as CAPTURES
 
 RUNNER = Path(__file__).with_name("fork_scripts.py")
 

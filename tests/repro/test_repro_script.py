@@ -15,7 +15,8 @@ from ddefuzz.classify.recognition import NATIVE_INTERNAL, PYTHON_INTERNAL, Expec
 from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.recipes import LAYOUTS
 from ddefuzz.program.text import parse
-from ddefuzz.repro.script import CAPTURES, repro_script
+from ddefuzz.repro.captures import CAPTURES
+from ddefuzz.repro.script import repro_script
 
 CHUNK = """\
 # ddefuzz program v1
