@@ -86,7 +86,7 @@ class Relation(NamedTuple):
 RELATIONS: Final[tuple[Relation, ...]] = (
     Relation("under-backed", "its dims are backed", equivalents.backed, "if-original", "if-both", "any"),
     Relation("under-static", "its dims are static", equivalents.made_static, "if-original", "if-both", "any"),
-    Relation("under-hints", "its dims get hints", equivalents.hinted, captures=("aot",)),
+    Relation("under-hints", "its dims get hints", equivalents.hinted, captures=("aot", "inductor")),
     Relation(
         "under-bounds",
         "its dims get a least and a greatest size",
@@ -190,6 +190,15 @@ def facts(failure: Failure) -> Iterator[tuple[str, str]]:
 
 _CAPTURED: Final = {
     "aot": """\
+def in_order(module):
+    \"""The module, with its inputs used in order: so torch makes their symbols.\"""
+
+    def call(*args):
+        return module(*args) if [arg.dim() for arg in args] else module()
+
+    return call
+
+
 def captured(module, inputs, shapes):
     \"""The compiled module, and how many assertions each of its graphs has.\"""
     from torch._dynamo import config
@@ -337,6 +346,8 @@ def script(text: str, _stage: Stage, failure: Failure) -> Script:
     relation = relation_of(failure.observation.stage)
     program, variant = (parse(one, "<program>").program for one in (text, difference.variant))
     capture, size = difference.capture, difference.size or "example"
+    if capture not in _CAPTURED:
+        raise InputError(f"found a difference in {capture}, expected one in {' or '.join(_CAPTURED)}")
     # The dims of a backed variant are no masks.
     bare = static(variant) if difference.backed else variant
     places = list(difference.inputs or range(len(program.inputs)))
@@ -371,7 +382,9 @@ def script(text: str, _stage: Stage, failure: Failure) -> Script:
             "variant_marks": marks[1],
             "variant_called": values(size)[1],
             "shapes": repr(tuple(shapes)).replace("'AUTO'", "torch.export.Dim.AUTO") if places_of else "None",
-            "captured": _CAPTURED[capture],
+            "captured": _CAPTURED[capture].replace(
+                "compile(module", "compile(" + ("in_order(module)" if relation.in_order else "module")
+            ),
             "backward": capture == "aot",
             "places": repr(places),
             "size": repr(size),
@@ -379,6 +392,48 @@ def script(text: str, _stage: Stage, failure: Failure) -> Script:
             "passes": _passes(relation, difference),
         },
     )
+
+
+def snippet(text: str, stage: Stage, failure: Failure) -> str:
+    """The lines that capture a program and its variant, and call both. Raises `InputError` as `script` does."""
+    parts, difference = script(text, stage, failure).parts, measured_in(failure, RelationDifference)
+    marks = f"{parts['marks']}\n{parts['variant_marks']}".splitlines()
+    lines = [
+        "from __future__ import annotations",
+        "import torch",
+        *dict.fromkeys(line for line in marks if line.startswith("from ")),
+        "",
+        f"{parts['subject']}",
+        f"{parts['variant']}",
+        "",
+        "class CapturedVariant(torch.nn.Module):",
+        f"    def forward({parts['parameters']}):",
+        f"        {parts['body']}",
+        "",
+        "torch._dynamo.config.capture_scalar_outputs = True",
+        "torch._dynamo.config.capture_dynamic_output_shape_ops = True",
+        f"# {one_line(failure.evidence)}",
+    ]
+    sides = (
+        ("Captured()", "make_inputs()", parts["marks"], parts["called"], "None"),
+        ("CapturedVariant()", f"({parts['values']})", parts["variant_marks"], parts["variant_called"], parts["shapes"]),
+    )
+    for module, inputs, marking, called, shapes in sides:
+        marked = [line.strip() for line in f"{marking}".splitlines() if "(" in line]
+        is_called = difference.aspect == "result"
+        lines += [
+            f"inputs = {inputs}",
+            *marked,
+            _CAPTURE_LINE[difference.capture].format(module=module, shapes=shapes),
+            *([f"inputs = ({called})", *marked, "print(captured(*inputs))"] if is_called else ["print(captured)"]),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+_CAPTURE_LINE: Final = {
+    "aot": 'captured = torch.compile({module}, backend="aot_eager", fullgraph=True)\ncaptured(*inputs)',
+    "export": "captured = torch.export.export({module}, inputs, dynamic_shapes={shapes}, strict=False).module()",
+}
 
 
 def _passes(relation: Relation, difference: RelationDifference) -> str:
@@ -419,6 +474,7 @@ KINDS: Mapping[Kind, KindRow] = {
         "{site} makes a difference: {evidence}",
         locate,
         script=script,
+        snippet=snippet,
     )
     for relation in RELATIONS
 }
@@ -435,10 +491,10 @@ ORACLE = Oracle(
             label=f"{', '.join(relation.captures)} if {relation.changes}",
             every=20,
             turn=7,
-            beside=relation.captures,
+            beside=(*relation.captures, "compile") if "aot" in relation.captures else relation.captures,
             slower=4,
             shown_by=relation.captures[0],
-            hint="# Compare with the variant.",
+            hint="# Without the variant: only the code of inductor differs.",
         )
         for relation in RELATIONS
     ),

@@ -20,6 +20,7 @@ from ddefuzz.execute.graphs import forms_of
 from ddefuzz.execute.observe import Stopwatch, observe_again
 from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import (
+    CHEAP_TO_CALL,
     Call,
     CallEnd,
     Observation,
@@ -113,15 +114,18 @@ class _Pair:
         self.eager: dict[CallSize, CallResult | None] = {}
         self.captured: dict[Stage, _CaptureResult] = {}
         values = _values(program)
-        self.variants = () if values is None else relation.make(program, values)
-        self.runs = values is not None
+        made = () if values is None else relation.make(program, values)
+        self.variants = tuple(one for one in made if self._in_eager(one, "example") in ("same", "undetermined"))
+        self.runs, self.has_place = values is not None, bool(made)
 
     def reason(self) -> str:
         """Why there is nothing to compare; empty if there is."""
         if not self.runs:
             return "eager raises"
-        if not self.variants:
+        if not self.has_place:
             return f"found no place where {self.relation.changes}"
+        if not self.variants:
+            return f"it does not mean the same in eager if {self.relation.changes}"
         lacking = {name for one in self.variants for marks in one.marks.values() for name in marks} - _mark_arguments()
         return f"mark_unbacked of this torch has no {', '.join(sorted(lacking))}" if lacking else ""
 
@@ -268,7 +272,8 @@ class _Pair:
 
         def then(captured: Capture) -> None:
             assertions.update(Counter(form.name for form in forms_of(captured) for _ in form.assertions))
-            for size in (*SIZES, *([OUT_OF_BOUNDS] if self.relation.result == "in-bounds" else [])):
+            sizes = (*SIZES, OUT_OF_BOUNDS) if self.relation.result == "in-bounds" else SIZES
+            for size in sizes if stage in CHEAP_TO_CALL else ():
                 fresh = self._prepared(variant, size, static_dims=captured.static_dims)
                 if fresh is not None:
                     before = captured.captures()

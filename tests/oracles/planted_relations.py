@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo import decorators
+from torch._inductor import lowering
+from torch._inductor.virtualized import V
 from torch._subclasses import fake_impls
 
 from ddefuzz.execute.protocol import Stage
@@ -150,3 +152,16 @@ FAULTS: Mapping[Stage, tuple[str, Plant]] = {
     "under-row-order": (ROWS, in_graph(first_row_is_zero)),
 }
 """By the stage of a relation: a program, and a fault that this relation finds in it."""
+
+
+def inductor_asks_for_hints(patch: Patch) -> None:
+    """Inductor fails to lower `round` if a hint is 1."""
+    op = torch.ops.aten.round.default
+    original = lowering.lowerings[op]
+
+    def planted(*args: Any, **kwargs: Any) -> Any:
+        if 1 in V.graph.sizevars.shape_env.var_to_hint_override.values():
+            raise RuntimeError("planted")
+        return original(*args, **kwargs)
+
+    patch.setitem(lowering.lowerings, op, planted)
