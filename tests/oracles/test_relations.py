@@ -162,6 +162,13 @@ def test_a_branch_on_a_size_needs_no_same_verdict() -> None:
         assert difference(TWO_GUARDS, stage) is None, stage
 
 
+@pytest.mark.parametrize("stage", ["under-static", "under-backed"])
+def test_the_layout_of_a_masked_input_is_no_difference(stage: Stage) -> None:
+    """Export makes dims unbacked by `index_select`, whose result is contiguous."""
+    text = ROWS.replace("x = normal", "x = normal, transposed").replace("return t0", "return (t0, x.stride())")
+    assert difference(text, stage) is None
+
+
 def test_the_place_is_that_of_the_capture_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     asks(name_of_size)(monkeypatch)
     (found,) = classified(
