@@ -112,12 +112,24 @@ def _notes(wanted: str, inventory: Inventory, known: tuple[str, ...]) -> tuple[s
     return tuple(notes)
 
 
+def _check_own(path: Path) -> None:
+    """Raises `InputError` for a page that ddefuzz did not write."""
+    if path.exists() and MADE_BY not in path.read_bytes()[:_HEAD]:
+        raise InputError(f"{path}: found a file that ddefuzz did not write, expected nothing there, or earlier pages")
+
+
+MADE_BY = b'<meta name="generator" content="ddefuzz">'
+_HEAD = 1_000  # where `MADE_BY` is in a page of ddefuzz
+
+
 def _write_html(page: SitesPage, inventory: Inventory | None, folder: Path) -> None:
     # Imported here, because the templates and the highlighting take longer to import than the rest of the command.
     from ddefuzz.show.html import html  # noqa: PLC0415
 
     made = list(pages(page, inventory.folder if inventory else None))
     check_folder(folder, [name for name, _, _ in made])
+    for name, _, _ in made:
+        _check_own(folder / name)
     console = progress_console()
     for name, title, blocks in track(
         made, "writing pages", console=console, transient=True, disable=not console.is_terminal

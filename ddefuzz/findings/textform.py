@@ -252,6 +252,8 @@ def check_size(finding: Finding) -> str:
             f"{finding.id}: found {size} bytes of notes and other text, expected at most the {MAX_TOML} that the text "
             "form of a finding may have"
         )
+    if (seen := len(finding.occurrences)) > MAX_OCCURRENCES:
+        raise InputError(f"{finding.id}: found {seen} occurrences, expected at most {MAX_OCCURRENCES}")
     return text
 
 

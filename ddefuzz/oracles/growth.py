@@ -12,6 +12,7 @@ from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.plumbing import is_python_plumbing
 from ddefuzz.classify.signature import Site
+from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Observation, Runner, Stage, measured
 from ddefuzz.instrument.events import Frame
 from ddefuzz.instrument.torch_api import EVALUATE_EXPR, GUARD_FILES
@@ -80,6 +81,14 @@ def _said(count: Growth) -> str:
     return f"it calls {calls}: n^{count.exponent:.1f}"
 
 
+def _steep(failure: Failure) -> Growth:
+    """The count that was reported. Raises `InputError` if the failure, which a finding stores, has none."""
+    counts = measured_in(failure, Growths).counts
+    if not counts:
+        raise InputError("found a measurement without counts, expected one of a method that is called more often")
+    return counts[0]
+
+
 def locate(failure: Failure, seen: OracleInput, _runner: Runner) -> Location:
     """The function whose calls of the counted method grew most. The anchor is the method. For evaluate_expr it has the
     form of expression that was evaluated most, too.
@@ -87,7 +96,7 @@ def locate(failure: Failure, seen: OracleInput, _runner: Runner) -> Location:
     The caller of evaluate_expr is looked for outside of plumbing. A method that it does not call directly is called by
     another method of shape reasoning, and that is the site: its calls are not steep, so the growth is in it.
     """
-    steep = counts_of(failure.observation)[0]
+    steep = _steep(failure)
     frames = [Frame(file, 0, function) for file, function in steep.stack]
     caller = next((one for one in reversed(frames) if one.file in _SHAPES or not is_python_plumbing(one)), None)
     if caller is None:
@@ -183,7 +192,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv""",
 
 def script(text: str, _stage: Stage, failure: Failure) -> Script:
     """The script exports the program as few and as many blocks, and counts the calls of the steep method."""
-    steep, (few, many) = measured_in(failure, Growths).counts[0], BLOCKS
+    steep, (few, many) = _steep(failure), BLOCKS
     inner = tuple(path for file in GUARD_FILES for path in file.paths)
     return _SCRIPT._replace(
         expected={

@@ -340,3 +340,14 @@ sys.exit("torch" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_pages_of_others_are_left_alone(url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "index.html").write_text("<title>mine</title>")
+    with pytest.raises(InputError, match=r"index\.html: found a file that ddefuzz did not write"):
+        sites(url, "--summary", "--html", str(folder))
+    assert [path.name for path in folder.iterdir()] == ["index.html"]
+    (folder / "index.html").unlink()
+    assert [sites(url, "--summary", "--html", str(folder)).exit_code for _ in range(2)] == [0, 0]

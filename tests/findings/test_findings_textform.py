@@ -18,6 +18,7 @@ import tomli_w
 from hypothesis import given, settings
 
 from ddefuzz.errors import InputError, refusals
+from ddefuzz.files import MAX_OCCURRENCES
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, By, set_state
 from ddefuzz.findings.model import Finding, Occurrence, portable, stamp
@@ -543,3 +544,10 @@ def test_a_second_campaign_changes_only_what_is_new(tmp_path: Path) -> None:
     assert {name for name in third if third[name] != after[name]} == {f"{CHUNK.key}/observed.json.gz", toml}
     changed = set(third[toml].splitlines()) ^ set(after[toml].splitlines())
     assert changed == {b'    "torch.split",'}
+
+
+def test_more_occurrences_than_are_read_again_are_not_written(tmp_path: Path) -> None:
+    many = tuple(msgspec.structs.replace(SEEN, op=f"torch.op{number}") for number in range(MAX_OCCURRENCES + 1))
+    with pytest.raises(InputError, match="found 10001 occurrences, expected at most 10000"):
+        write_findings([msgspec.structs.replace(finding(), occurrences=many)], tmp_path)
+    assert not any(tmp_path.iterdir())

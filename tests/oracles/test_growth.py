@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ddefuzz.campaign.plan import CALLED, Plan, parse_budget
+from ddefuzz.classify.failure import Failure
+from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, Observation, measured
 from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.growth import BLOCKS, ORACLE, Growth, Growths, counts_of, judge, script
@@ -136,3 +138,9 @@ def test_views_with_a_size_to_infer_make_an_export_slow() -> None:
     (judged,) = judge_program(VIEW, ("grow",), (EXPLICIT,), observe, oracles=NAMES)
     (found,) = judged.failures
     assert str(found.signature) == f"slow-export at {SHAPES}:resimplify_floor_div [simplify]"
+
+
+def test_a_stored_failure_without_counts_is_said() -> None:
+    empty = Failure("slow-export", observation(), "it calls replace 1 time")
+    with pytest.raises(InputError, match="found a measurement without counts"):
+        script(TEXT, "grow", empty)
