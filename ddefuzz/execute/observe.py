@@ -114,21 +114,29 @@ def _retraced(run: Run, begins: Stage) -> Observation:
     """
     first = msgspec.structs.replace(run, stage=begins, semantics=Semantics(run.semantics.mechanism), calls=())
     begun: list[Capture] = []
-    before = observe_in(stage_function(begins, called=False), lambda: prepare(run.subject), first, begun.append)
-    if not begun:
-        whole = run.calls or run.semantics != first.semantics
-        return observe(msgspec.structs.replace(run, stage=begins)) if whole else before
-    function = RETRACE_FUNCTIONS[run.stage]
-    seen = observe_in(lambda prepared: function(prepared, begun[0], bool(run.calls)), lambda: prepare(run.subject), run)
-    seen = msgspec.structs.replace(seen, forms=())
+    # As in a script: nothing is reset between the two.
+    with captured_output() as output, kept_apart(run.subject), clean_slate():
+        seen = _watched(stage_function(begins, called=False), prepare(run.subject), first, begun.append)
+        if begun:
+            function, called = RETRACE_FUNCTIONS[run.stage], bool(run.calls)
+            seen = _watched(lambda prepared: function(prepared, begun[0], called), prepare(run.subject), run, None)
+            seen = msgspec.structs.replace(seen, forms=())
+    if not begun and (run.calls or run.answer_guards or run.semantics != first.semantics):
+        return observe(msgspec.structs.replace(run, stage=begins))
+    seen = _ended(seen, output.read())
     wrong = {call.size for call in seen.calls if differs(call)}
-    if not wrong and not seen.constraints:
+    if not wrong and not _assumes(seen):
         return seen
     plain = observe(msgspec.structs.replace(run, stage=begins))
     also = {call.size for call in plain.calls if differs(call)}
-    if plain.outcome != "ok" or plain.constraints or (wrong and wrong <= also):
+    if plain.outcome != "ok" or _assumes(plain) or (wrong and wrong <= also):
         return plain
     return msgspec.structs.replace(seen, calls=tuple(call for call in seen.calls if call.size not in also))
+
+
+def _assumes(observation: Observation) -> bool:
+    """Whether a capture assumes what is not true in some call."""
+    return any(_is_told(observation.calls, one.text, "") for one in observation.constraints)
 
 
 def observe_own(run: Run, observed_by: Callable[[Run], Observation]) -> Observation:

@@ -106,3 +106,14 @@ def test_a_failure_after_export_has_an_anchor_and_a_title_of_its_own() -> None:
     title = title_of(failure.signature, failure.cause, failure.failure)
     assert title.startswith("exported, but torch.export.unflatten raises: ")
     assert "after export" not in title
+
+
+def test_nothing_is_reset_between_the_two_stages() -> None:
+    """After `torch._dynamo.reset()`, run_decompositions() of this one raises: `should have been constant`."""
+    text = """\
+# ddefuzz program v1
+# inputs: x = normal(); index = ones()
+def program(x: Float32[Tensor, "2"], index: Int64[Tensor, ""]):
+    return (x[:index], torch.zeros(index))
+"""
+    assert seen_in("decompose", text).outcome == "ok"
