@@ -170,7 +170,8 @@ class _Pair:
             return None
         how = f"in {stage}, {_said(ours.place)}; with {variant.form}, {_said(theirs.place)}"
         expected = {"original": _ending(ours), "variant": _ending(theirs), "alike": "False"}
-        return _Difference(stage, variant, "verdict", "verdict", how, expected, place=theirs.place or ours.place)
+        what = "fails" if theirs.place is not None else "is captured"
+        return _Difference(stage, variant, "verdict", what, how, expected, place=theirs.place or ours.place)
 
     def _of_assertions(
         self, stage: Stage, variant: Variant, ours: _CaptureResult, theirs: _CaptureResult
@@ -322,6 +323,7 @@ def _located(pair: _Pair, difference: _Difference) -> RelationDifference:
     site, anchor = Site("op", None, None), f"{difference.what} with {variant.form.partition(':')[0]}"
     if difference.place is not None:
         site, anchor = difference.place.site, difference.place.anchor
+        anchor += " of the original" if difference.what == "is captured" else ""
     else:
         for shorter, name in islice(prefixes(pair.program, Call("example", CallEnd(), CallEnd())), MOST_SHORTER):
             other = _Pair(pair.relation, shorter, pair.semantics)
