@@ -20,7 +20,7 @@ from ddefuzz.cli.output import (
     resolve,
 )
 from ddefuzz.cli.replay import findings_in
-from ddefuzz.errors import InputError, NothingRanError
+from ddefuzz.errors import InputError, NothingRanError, refused
 from ddefuzz.escape import shell_word
 from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
@@ -77,6 +77,8 @@ def command(
         findings, cases = _selected(paths, database, ids)
         with LiveLine(f"running {counted(len(findings), 'finding')} under {len(interpreters)} interpreters") as live:
             lines = lines_under(interpreters, findings, cases, database, settings, live)
+    if not lines and not refused():
+        raise NothingRanError(f"{', '.join(map(str, cases))}: found no case, expected some")
     if page is not None:
         line = command_line()  # without the machine's paths of interpreters and of the database
         for interpreter in interpreters:

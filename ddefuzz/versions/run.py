@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from ddefuzz.campaign.replay import kept_cases
-from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, InputError, UnsupportedError
+from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, InputError, UnsupportedError, refuse
 from ddefuzz.execute.protocol import EXPLICIT
 from ddefuzz.files import files_below, parse_json, read_bytes
 from ddefuzz.findings.database import Database
@@ -80,13 +80,22 @@ class _ReplayLine(msgspec.Struct, frozen=True):
     seen: str
 
 
+PROBE_SECONDS = 120.0  # how long an interpreter may take to import ddefuzz
+
+
 def interpreter_of(typed: str) -> Interpreter:
     """The interpreter `[NAME=]PATH` with its torch, and whether it has ddefuzz. Raises `InputError`."""
     name, _, path = typed.rpartition("=")
     torch, python = torch_of(path), located(path)
     code = "import ddefuzz.cli.main, ddefuzz.execute.protocol"
-    probe = subprocess.run([python, "-P", "-c", code], capture_output=True, check=False, cwd="/")
-    return Interpreter(name or torch.partition("+")[0], python, torch, probe.returncode == 0)
+    try:
+        command = [python, "-P", "-c", code]
+        full = not subprocess.run(command, capture_output=True, check=False, cwd="/", timeout=PROBE_SECONDS).returncode
+    except subprocess.TimeoutExpired as error:
+        raise UnsupportedError(
+            f"--python {path}: found one that does not answer, expected to import ddefuzz"
+        ) from error
+    return Interpreter(name or torch.partition("+")[0], python, torch, full)
 
 
 def interpreters_of(typed: Iterable[str]) -> tuple[Interpreter, ...]:
@@ -140,12 +149,17 @@ def matrix(
     settings: Settings,
     live: Live,
 ) -> list[Line]:
-    """A line for each finding, and for each case below the paths."""
-    cells: dict[str, dict[str, Cell]] = {}
+    """A line for each finding, and for each case below the paths. An interpreter that cannot run them is refused
+    (`refusals`): the results of the others stay.
+    """
+    cells: dict[str, dict[str, Cell]] = {interpreter.name: {} for interpreter in interpreters}
     for interpreter in interpreters:
-        cells[interpreter.name] = _of_findings(interpreter, findings, database, settings, live)
-        if paths:
-            cells[interpreter.name] |= _of_cases(interpreter, paths, database, settings, live)
+        try:
+            cells[interpreter.name] |= _of_findings(interpreter, findings, database, settings, live)
+            if paths:
+                cells[interpreter.name] |= _of_cases(interpreter, paths, database, settings, live)
+        except UnsupportedError as error:
+            refuse(error)
     return lines_of(cells, {finding.id: finding.title for finding in findings})
 
 

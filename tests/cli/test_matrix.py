@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from ddefuzz.cli import matrix
 from ddefuzz.cli.findings import show
-from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.errors import InputError, NothingRanError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import read_finding, write_findings
 from ddefuzz.show.blocks import Invocation
@@ -258,3 +260,34 @@ def test_bisect_finds_the_two_versions(
     (document,) = json.loads(ended.stdout)
     assert (document["before"], document["after"]) == (before, after)
     assert len(document["runs"]) <= 4
+
+
+def test_an_interpreter_that_does_not_answer_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions_run, "PROBE_SECONDS", 0.5)
+    python = tmp_path / "python"
+    asked = "import sys, time\nif sys.argv[1] == '-c':\n    print('2.13.0')\nelse:\n    time.sleep(60)\n"
+    python.write_text(f"#!{sys.executable}\n{asked}")
+    python.chmod(0o755)
+    with pytest.raises(UnsupportedError, match="found none that answers, expected a Python"):
+        run(str(tmp_path), "--python", str(python))
+
+
+def test_an_interpreter_that_breaks_hides_no_other(tmp_path: Path, findings: Path) -> None:
+    good, bad = interpreter(tmp_path, "2.6.0"), tmp_path / "python-bad"
+    bad.write_text(CASES.format(python=sys.executable, replay="sys.exit('no space')"))
+    bad.chmod(0o755)
+    (tmp_path / "cases").mkdir()
+    shutil.copy(ROOT / "corpora" / "smoke" / "chunk.py", tmp_path / "cases")
+    words = ("matrix", str(tmp_path / "cases"), "--python", str(bad), "--python", good, "-j", "1", "--format", "jsonl")
+    ended = subprocess.run([sys.executable, "-m", "ddefuzz", *words], capture_output=True, text=True, check=False)
+    rows = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert {row["cells"]["2.6.0"]["status"] for row in rows} == {"passes"}
+    assert {row["cells"]["2.13.0"]["status"] for row in rows} == {"not judged"}
+    assert ended.returncode == 4
+    assert "ended with no space" in ended.stderr
+
+
+def test_a_folder_without_cases_is_said(tmp_path: Path, findings: Path) -> None:
+    (tmp_path / "cases").mkdir()
+    with pytest.raises(NothingRanError, match="found no case, expected some"):
+        run(str(tmp_path / "cases"), "--python", interpreter(tmp_path, "2.6.0"))
