@@ -92,9 +92,7 @@ def interpreter_of(typed: str) -> Interpreter:
         command = [python, "-P", "-c", code]
         full = not subprocess.run(command, capture_output=True, check=False, cwd="/", timeout=PROBE_SECONDS).returncode
     except subprocess.TimeoutExpired as error:
-        raise UnsupportedError(
-            f"--python {path}: found one that does not answer, expected to import ddefuzz"
-        ) from error
+        raise UnsupportedError(f"--python {path}: found none that answers, expected a Python") from error
     return Interpreter(name or torch.partition("+")[0], python, torch, full)
 
 
