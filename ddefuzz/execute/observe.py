@@ -135,8 +135,9 @@ def _retraced(run: Run, begins: Stage) -> Observation:
 
 
 def _assumes(observation: Observation) -> bool:
-    """Whether a capture assumes what is not true in some call."""
-    return any(_is_told(observation.calls, one.text, "") for one in observation.constraints)
+    """Whether a capture assumes what is not true in some call that eager accepts."""
+    accepted = tuple(call for call in observation.calls if call.eager.returned)
+    return any(_is_told(accepted, one.text, "") for one in observation.constraints)
 
 
 def observe_own(run: Run, observed_by: Callable[[Run], Observation]) -> Observation:

@@ -576,3 +576,13 @@ def _trace(x: Tensor, keep: Tensor) -> Any:
 @case("grid-sampler", "a decomposition checks an argument that the kernel does not check", X)
 def _grid_sampler(x: Tensor) -> Any:
     return torch.grid_sampler_2d(x[None, None], torch.zeros(1, 2, 2, 2), 3, 0, False)
+
+
+@case("saved-sum-of-sizes", "after an export: its serializer lacks an operator of sizes", X, KEEP, stages=("saved",))
+def _saved_sum_of_sizes(x: Tensor, keep: Tensor) -> Any:
+    return torch.sym_sum([x[keep].shape[0], 1])
+
+
+@case("unflattened-strides", "after an export: a node without a stack of modules", X, KEEP, stages=("unflatten",))
+def _unflattened_strides(x: Tensor, keep: Tensor) -> Any:
+    return x.T[:, keep].stride()
