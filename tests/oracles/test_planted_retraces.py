@@ -1,4 +1,4 @@
-"""Faults in what follows an export, each planted in torch: the program is exported and called right, and then is not."""
+"""Faults in what follows an export, planted in torch: the program is exported and called right, and then is not."""
 
 from __future__ import annotations
 

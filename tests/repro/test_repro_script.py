@@ -14,6 +14,7 @@ import torch
 from ddefuzz.classify.recognition import NATIVE_INTERNAL, PYTHON_INTERNAL, ExpectedFailure
 from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.recipes import LAYOUTS
+from ddefuzz.program.sizes import MARKED
 from ddefuzz.program.text import parse
 from ddefuzz.repro.captures import CAPTURES
 from ddefuzz.repro.script import repro_script
@@ -185,7 +186,7 @@ def test_scripts_that_pass_or_cannot_be_judged(
 def test_every_stage_has_a_script_that_compiles(stage: str, expected: ExpectedFailure) -> None:
     script = repro_script(parse(CHUNK_OF_INPUT, "chunk.py").program, stage, expected, 'A "quoted" \\ title')
     compile(script, "repro.py", "exec", dont_inherit=True)
-    assert ("mark_unbacked" in script) == (stage not in {"eager", "export"})
+    assert ("mark_unbacked" in script) == (stage in MARKED)
     assert "ddefuzz" not in script
     # The title is a paragraph of its own, and the program comes before the recognizer.
     assert script.startswith('"""A \'quoted\' \\\\ title\n\n')
