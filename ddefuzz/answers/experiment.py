@@ -50,7 +50,8 @@ from ddefuzz.oracles import agreement
 from ddefuzz.oracles.acceptance import OF_ERRORS, OF_REFUSALS, accepted_as
 from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.capture import classify, judge
-from ddefuzz.program.sizes import CALL_SIZES, VALUE_CALLS, CallSize
+from ddefuzz.program.sizes import CALL_SIZES, VALUE_CALLS, CallSize, static
+from ddefuzz.program.text import print_program
 
 CALLS: tuple[CallSize, ...] = (*CALL_SIZES, *VALUE_CALLS)
 """The calls of a program that is captured with an answer, or with a patch."""
@@ -419,8 +420,25 @@ def _of_program(asked: NamedProgram, stage: Stage, site: Site, raised: RaisedErr
         around = in_python(raised, site)
         if around is not None:
             rows += _in_python(guard, around)
-    of_program = OfProgram(asked.name, raised.expression, tuple(rows), "not a guard")
-    return OfProgram(asked.name, raised.expression, tuple(rows), verdict(tallied([of_program])))
+    judged = tuple(_without(_static_differences(guard, rows), row) for row in rows)
+    of_program = OfProgram(asked.name, raised.expression, judged, "not a guard")
+    return msgspec.structs.replace(of_program, verdict=verdict(tallied([of_program])))
+
+
+def _static_differences(guard: _OpenGuard, rows: Iterable[GuardOutcome]) -> frozenset[CallSize]:
+    """The kinds of values at which what is captured differs from eager with static sizes, too: a decomposition may
+    treat infinities otherwise. No answer of a guard changes that.
+    """
+    suspects = tuple(call for call in VALUE_CALLS if any(call in row.differs for row in rows))
+    if not suspects or not isinstance(guard.subject, ProgramSubject):
+        return frozenset()
+    subject = ProgramSubject(print_program(static(guard.subject.program())))
+    seen = guard.runner(Run(subject, guard.stage, calls=suspects))
+    return frozenset(call.size for call in seen.calls if ends(_input_of(subject, seen), call) == "differs")
+
+
+def _without(calls: frozenset[CallSize], row: GuardOutcome) -> GuardOutcome:
+    return msgspec.structs.replace(row, differs=tuple(call for call in row.differs if call not in calls))
 
 
 def _rows(guard: _OpenGuard, clause: str = "") -> list[GuardOutcome]:

@@ -202,6 +202,20 @@ def test_a_guard_that_follows_is_given_a_value_too() -> None:
     assert found.programs[0].rows[0].then == ("Eq(u0, 1) is True",)
 
 
+def test_what_differs_with_static_sizes_is_not_the_answers_doing() -> None:
+    def runner(run: Run) -> Observation:
+        assert isinstance(run.subject, ProgramSubject)
+        is_static = "u0" not in run.subject.text
+        if not run.semantics.answers and not is_static:
+            return failed("Eq(u0, 0)")
+        wrong = {"values-special"} if is_static else {"values-special", "values-ties"}
+        return captured(*(call(size, "differs" if size in wrong else "agrees") for size in run.calls))
+
+    (row, *_) = tried(TEXT, "export", runner).programs[0].rows
+    assert row.differs == ("values-ties",)
+    assert "values-zero" in row.agrees
+
+
 def test_an_endless_sequence_of_guards_is_given_up() -> None:
     def runner(run: Run) -> Observation:
         return failed(f"Eq(u0, {len(run.semantics.answers)})")
