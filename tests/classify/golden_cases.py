@@ -580,7 +580,7 @@ def _grid_sampler(x: Tensor) -> Any:
 
 @case("saved-sum-of-sizes", "after an export: its serializer lacks an operator of sizes", X, KEEP, stages=("saved",))
 def _saved_sum_of_sizes(x: Tensor, keep: Tensor) -> Any:
-    return torch.sym_sum([x[keep].shape[0], 1])
+    return torch.sym_sum([x[keep].shape[0], 1])  # type: ignore[no-untyped-call]
 
 
 @case("unflattened-strides", "after an export: a node without a stack of modules", X, KEEP, stages=("unflatten",))

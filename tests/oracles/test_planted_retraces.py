@@ -36,7 +36,8 @@ def wrong_at_two(patch: Patch) -> None:
     hardsigmoid = torch.ops.aten.hardsigmoid.default
 
     def wrong(x: torch.Tensor) -> torch.Tensor:
-        return torch.clamp(torch.clamp(x + 3, min=0), max=6) / 6 + torch.sym_ite(x.shape[0] == 2, 1, 0)
+        extra: int = torch.sym_ite(x.shape[0] == 2, 1, 0)  # type: ignore[no-untyped-call]
+        return torch.clamp(torch.clamp(x + 3, min=0), max=6) / 6 + extra
 
     patch.setattr(torch.export.exported_program, "default_decompositions", lambda: {**tables(), hardsigmoid: wrong})
 
