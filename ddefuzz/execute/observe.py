@@ -42,6 +42,7 @@ from ddefuzz.execute.channel import out_of_reach
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.graphs import digest_of, forms_of, marked_sizes
 from ddefuzz.execute.isolation import kept_intact, removed, unwound
+from ddefuzz.execute.parts import left_out
 from ddefuzz.execute.preparation import PreparedSubject, inputs_of, sizes_by_name
 from ddefuzz.execute.protocol import (
     RETRACES,
@@ -101,6 +102,10 @@ def observe(run: Run) -> Observation:
 
     Raises InputError if the subject cannot be used and UnsupportedError if this torch cannot be watched.
     """
+    if run.out:
+        with left_out(run.out, dict(run.symbols)) as parts:
+            observation = observe(msgspec.structs.replace(run, out=()))
+        return msgspec.structs.replace(observation, parts=tuple(parts))
     retrace = RETRACES.get(run.stage)
     if retrace is not None:
         return _retraced(run, retrace.begins)

@@ -286,13 +286,28 @@ def subject_of(text: str, *, trust: bool = False) -> ProgramSubject | KeySubject
     return KeySubject(text, trust) if is_key(text) else ProgramSubject(text)
 
 
+class Part(msgspec.Struct, frozen=True):
+    """A part of inductor that a run may leave out (`execute.parts`): a function in a file of torch. `name` says of
+    which one of several that it makes (an op, a pass).
+    """
+
+    group: str
+    file: str
+    function: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.group}: {self.file}:{self.function} {self.name}".rstrip()
+
+
 class Run(msgspec.Struct, frozen=True):
     """One run to do: capture the subject, then call what was captured at the sizes `calls`.
 
     `graph` requests the graph's text. It costs time and is compared only if answers differ. With `answer_guards`, every
     undecided guard that would raise is answered, so that the capture continues to the next one. What was captured is
     not called if its digest is `called` (see `Observation.digest`): another run has called the same. `seed` is that of
-    the drawn sizes.
+    the drawn sizes. `out` are the parts of inductor that it leaves out, groups by name and others by their text, and
+    `symbols` the sizes by which its questions are answered then.
     """
 
     subject: Subject
@@ -303,6 +318,8 @@ class Run(msgspec.Struct, frozen=True):
     answer_guards: bool = False
     called: str = ""
     seed: int = 0
+    out: tuple[str, ...] = ()
+    symbols: tuple[tuple[str, int], ...] = ()
 
 
 class PatchedRun(msgspec.Struct, frozen=True):
@@ -353,7 +370,7 @@ class Observation(msgspec.Struct, frozen=True):
     are those of the capture, as `cpu_seconds` are. `peak_rss_mb` is the resident memory of the worker after the run, in
     10^6 bytes. `measured` is the record of what a stage of an oracle measured, as JSON with its tag (`type`); see
     `measurement`. `digest` is that of a captured program, if it is called or its graph is requested: captures with the
-    same digest compute the same.
+    same digest compute the same. `parts` are those of the groups that a run leaves out, or leaves a part out of.
     """
 
     stage: Stage
@@ -377,6 +394,7 @@ class Observation(msgspec.Struct, frozen=True):
     output: str = ""
     measured: dict[str, Any] | None = None
     digest: str = ""
+    parts: tuple[Part, ...] = ()
 
     def measurement(self, kind: type[Record]) -> Record | None:
         """What was measured, as its record; None if that is of another kind. Raises InputError for damaged JSON."""

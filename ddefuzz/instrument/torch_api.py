@@ -344,6 +344,55 @@ GENERATED_ASSERTIONS = Api(
     "torch._inductor.graph:GraphLowering.create_deferred_runtime_asserts", "into the code of inductor"
 )
 
+# Blaming (execute/parts.py): the parts of inductor that a run can leave out.
+_INDUCTOR_LOWERING = "torch._inductor.lowering"
+_INDUCTOR_CPP = "torch._inductor.codegen.cpp"
+_OBSERVER = "torch.fx.passes.graph_transform_observer:GraphTransformObserver"
+GRAPH_HANDLERS = Api("torch._inductor.virtualized:V", "its attribute `graph` is the graph that inductor lowers")
+LOWERINGS = Api(f"{_INDUCTOR_LOWERING}:lowerings", "inductor's code for each op")
+IS_FALLBACK = "_is_fallback_handler"
+"""The attribute of a lowering that calls the op."""
+HAS_NO_CODE = Api(
+    "torch._inductor.graph:fallback_node_due_to_unsupported_type",
+    "hooked: whether inductor calls an op in place of its code for it",
+    ("node",),
+)
+FALLBACK = Api("torch._inductor.graph:fallback_handler", "hooked: calls an op", ("kernel", "add_to_fallback_set"))
+DECOMPOSE = Api(
+    "torch.fx.experimental.proxy_tensor:maybe_handle_decomp", "hooked: decomposes an op", ("proxy_mode", "op")
+)
+APPLY_PASS = tuple(
+    Api(f"{_OBSERVER}.{name}", "hooked: runs a pass over a graph", ("pass_fn",))
+    for name in ("apply_graph_pass", "apply_gm_pass")
+)
+APPLY_PATTERN = tuple(
+    Api(f"torch._inductor.pattern_matcher:{kind}PatternEntry.apply", "hooked: replaces a pattern", ("match", "node"))
+    for kind in ("Lowering", "Graph", "Replacement")
+)
+KNOWN_TRUE = Api(
+    "torch._inductor.sizevars:SizeVarAllocator.statically_known_true",
+    "hooked: what inductor knows of sizes, False if it does not",
+    ("expr",),
+)
+SIMPLIFY_INDEX = Api(
+    "torch._inductor.sizevars:SizeVarAllocator._simplify_with_ranges", "hooked", ("expr", "var_ranges")
+)
+MERGE_LOOPS = Api(
+    "torch._inductor.sizevars:SizeVarAllocator._simplify_loops_impl", "hooked", ("sizes", "index_formulas")
+)
+CAN_FUSE = Api("torch._inductor.scheduler:Scheduler.can_fuse", "hooked: whether two kernels are fused", ("node1",))
+CAN_FUSE_OUTER_LOOP = Api(
+    f"{_INDUCTOR_CPP}:CppScheduling.can_fuse_vertical_outer_loop", "hooked: or their outer loops", ("node1", "node2")
+)
+DEFINE_KERNEL = Api(f"{_INDUCTOR_CPP}:CppScheduling.define_kernel", "hooked: the source of a kernel", ("src_code",))
+VECTOR_OPS = Api(f"{_INDUCTOR_CPP}:CppVecOverrides", "the C++ of each op of vectors")
+SCALAR_OPS = Api(f"{_INDUCTOR_CPP}:CppOverrides", "the C++ of each op of numbers")
+SCALARIZED = Api(f"{_INDUCTOR_CPP}:CppVecOverrides._scalarize", "an op of vectors by that of numbers", ("scalar_func",))
+CPP_THREADS, VECTOR_BITS, IN_PLACE, REUSE = (
+    Api(f"{_INDUCTOR_SETTINGS}:{name}", "a setting that a run changes")
+    for name in ("cpp.threads", "cpp.simdlen", "inplace_buffers", "allow_buffer_reuse")
+)
+
 OUTPUT_STRIDES = Api("torch._inductor.graph:GraphLowering.run_node", "requires the strides of outputs")
 
 # Files of torch's source, with which the files of frames and places are compared.

@@ -13,6 +13,7 @@ from ddefuzz.instrument.torch_api import OUTPUT_STRIDES
 from ddefuzz.oracles.acceptance import OF_RESULTS, accepted_as, why_unspecified
 from ddefuzz.oracles.blame import OracleInput, cheapest, guard_to_blame, op_to_blame, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle
+from ddefuzz.oracles.parts import part_to_blame
 from ddefuzz.program.sizes import CALL_SIZES
 
 
@@ -43,7 +44,12 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
         return Location(Site("Python", OUTPUT_STRIDES.file, OUTPUT_STRIDES.name), None, "strides")
     first = differences(seen, call)
     anchor = next((one.what for one in first if one.what != "strides"), f"strides: {orders(first[0].how)}")
-    return guard_to_blame(seen, call, shows, runner) or op_to_blame(seen, call, shows, anchor, runner) or unknown(seen)
+    return (
+        guard_to_blame(seen, call, shows, runner)
+        or part_to_blame(seen, call, shows, runner)
+        or op_to_blame(seen, call, shows, anchor, runner)
+        or unknown(seen)
+    )
 
 
 def orders(difference: str) -> str:

@@ -19,9 +19,9 @@ from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.blame import OracleInput, unknown
 from ddefuzz.program.sizes import CallSize
 
-MOST_SLOW = 8
-"""How often inductor compiles a program again to find the site of a failure, at 8 to 24 CPU seconds each. It is a
-number of captures, not of seconds, because a confirmation has to find the same site.
+MOST_SLOW = 16
+"""How often inductor compiles a program again to find the site of a failure, at 1 to 2 CPU seconds each, and 10 for the
+first in a process. It is a number of captures, not of seconds, because a confirmation has to find the same site.
 """
 
 Severity: TypeAlias = Literal[

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import sympy  # type: ignore[import-untyped]
 import torch
 
 from ddefuzz.execute.observe import observe
@@ -80,15 +82,41 @@ def test_no_compiler_runs_and_no_file_is_left(tmp_path: Path, monkeypatch: pytes
     assert [path for _, _, files in os.walk(tmp_path) for path in files] == []
 
 
-@pytest.mark.slow
-def test_a_wrong_lowering_is_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
+TANH = "    return torch.tanh(x)"
+RESHAPE = "    return torch.relu(x).reshape(x.shape[1], x.shape[0]) + 1"
+
+
+def confuse_sizes(patch: pytest.MonkeyPatch) -> None:
+    """Inductor thinks to know that two sizes are equal."""
+    allocator = importlib.import_module("torch._inductor.sizevars").SizeVarAllocator
+    original = allocator.statically_known_true
+
+    def known(self: object, expr: sympy.Basic) -> bool:
+        return (isinstance(expr, sympy.Eq) and all(one.is_Symbol for one in expr.args)) or original(self, expr)
+
+    patch.setattr(allocator, "statically_known_true", known)
+
+
+def exchange_lowerings(patch: pytest.MonkeyPatch) -> None:
+    """Inductor's code for tanh is that for sigmoid."""
     lowerings = importlib.import_module("torch._inductor.lowering").lowerings
-    monkeypatch.setitem(lowerings, torch.ops.aten.tanh.default, lowerings[torch.ops.aten.sigmoid.default])
-    text = (
-        "# ddefuzz program v1\n# inputs: x = normal\n"
-        'def program(x: Float32[Tensor, "u0=3 4"]):\n    return torch.tanh(x)\n'
-    )
+    patch.setitem(lowerings, torch.ops.aten.tanh.default, lowerings[torch.ops.aten.sigmoid.default])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plant", "line", "blamed"),
+    [
+        (exchange_lowerings, TANH, "torch/_inductor/lowering.py:make_pointwise [lowerings aten.tanh.default]"),
+        (confuse_sizes, RESHAPE, "torch/_inductor/ir.py:View.create [answered True]"),
+    ],
+)
+def test_the_part_of_inductor_that_is_wrong_is_blamed(
+    plant: Callable[[pytest.MonkeyPatch], None], line: str, blamed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    text = f'# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "u0=3 u1=4"]):\n{line}\n'
     names = ("capture", "agreement")
-    (found,) = judge_run(Trial(Run(ProgramSubject(text), "inductor", calls=("example", "0")), names)).failures
-    assert (found.signature.kind, str(found.signature.site)) == ("wrong-result", "torch.tanh")
-    assert found.failure.evidence.startswith("at size example: values of result")
+    (found,) = judge_run(Trial(Run(ProgramSubject(text), "inductor", calls=("example",)), names)).failures
+    assert str(found.signature) == f"wrong-result at {blamed}"
+    assert found.failure.evidence.startswith("at size example: ")

@@ -258,7 +258,7 @@ def test_the_search_for_a_site_ends_early_where_captures_are_slow(stage: Stage, 
     assert found.signature.anchor.startswith("program ") == (captures is not None)
 
 
-@pytest.mark.parametrize(("stage", "captures"), [("inductor", 2), ("aot", 8)])
+@pytest.mark.parametrize(("stage", "captures"), [("inductor", 3), ("aot", 8)])
 def test_guards_that_prevent_a_capture_are_not_tried_alone_where_captures_are_slow(stage: Stage, captures: int) -> None:
     places = (Place("Python", "torch/_refs/__init__.py", at) for at in range(5))
     guards = tuple(msgspec.structs.replace(GUARD, place=place) for place in places)
@@ -610,6 +610,8 @@ def test_inductor_compiles_no_program_that_returns_a_number_only() -> None:
 
     def runs(run: Run) -> Observation:
         assert isinstance(run.subject, ProgramSubject)
+        if run.out:  # no part of inductor is to blame
+            return observed(wrong())
         tried.append(run.subject.text.splitlines()[-1].strip())
         agrees = Call("2", RETURNED, RETURNED, "same", symbols=(("u0", 3),))
         return msgspec.structs.replace(observed(agrees), stage=run.stage)

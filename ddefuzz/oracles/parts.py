@@ -1,0 +1,84 @@
+"""The part of inductor to blame for a compiled program: only with this part, the program shows the failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TypeAlias
+
+from ddefuzz.classify.chain import Location
+from ddefuzz.classify.signature import Site
+from ddefuzz.execute.parts import ANSWERS, GROUPS
+from ddefuzz.execute.protocol import COMPILES, Call, Observation, Part, ProgramSubject, Run, Runner
+from ddefuzz.oracles.blame import OracleInput, Shows
+
+_Predicate: TypeAlias = Callable[[tuple[str, ...]], bool]
+
+NAMES = tuple(group.name for group in GROUPS)
+
+
+def part_to_blame(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -> Location | None:
+    """The part of inductor to blame for a call; None if the call shows the failure without any of them, too.
+
+    Groups of parts are left out, the first ones of the table together. The last group that is needed for a right result
+    has the part. Then its parts are left out in place of it, in the same way.
+    """
+    if seen.observation.stage not in COMPILES or not seen.text:
+        return None
+
+    @cache
+    def without(out: tuple[str, ...]) -> Observation:
+        subject, stage = ProgramSubject(seen.text), seen.observation.stage
+        run = Run(subject, stage, seen.observation.semantics, calls=(call.size,), out=out, symbols=call.symbols)
+        return runner(run)
+
+    def is_right(out: tuple[str, ...]) -> bool:
+        again = without(out)
+        return bool(again.calls) and not shows(seen._replace(observation=again), again.calls[0])
+
+    out = NAMES
+    if not without(NAMES).calls:
+        out = _harmless(lambda out: bool(without(out).calls), is_right)
+    if not is_right(out):
+        return None
+    count = _first(len(out), lambda count: is_right(out[:count]))
+    before, group = out[: count - 1], GROUPS[NAMES.index(out[count - 1])]
+    parts = sorted((one for one in without(out[:count]).parts if one.group == group.name), key=_suspicion)
+    names = tuple(map(str, parts))
+    at = _first(len(parts), lambda count: is_right((*before, *names[:count])))
+    alone = parts and (at < len(parts) or is_right((*before, *names)))
+    return _located(parts[at - 1] if alone else group.whole)
+
+
+def _first(count: int, is_enough: Callable[[int], bool]) -> int:
+    """The smallest number that is enough, if `count` is, by bisection. `count` itself is not tried."""
+    low, high = 0, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def _harmless(
+    captures: Callable[[tuple[str, ...]], bool], is_right: Callable[[tuple[str, ...]], bool]
+) -> tuple[str, ...]:
+    """The groups up to the first that gives the right result, without those that inductor cannot do without."""
+    out: tuple[str, ...] = ()
+    for name in NAMES:
+        if captures((*out, name)):
+            out = (*out, name)
+            if is_right(out):
+                break
+    return out
+
+
+def _suspicion(part: Part) -> bool:
+    """What inductor wrongly thinks to know comes before what it does not know."""
+    return part.group == ANSWERS and part.name == "False"
+
+
+def _located(part: Part) -> Location:
+    anchor = f"{part.group} {part.name}".rstrip() if part.group != ANSWERS else f"answered {part.name}".rstrip()
+    if not part.file:
+        return Location(Site("C++", None, part.function), None, anchor)
+    return Location(Site("Python", part.file, part.function or None), None, anchor)
