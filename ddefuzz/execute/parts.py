@@ -279,20 +279,18 @@ def _decompositions(experiment: _Experiment) -> Iterator[tuple[Api, Callable[...
 
 VECTORS, ANSWERS, LOWERINGS = "vectors", "known answers", "lowerings"
 
-_CPP, _SCHEDULER = "torch/_inductor/codegen/cpp.py", "torch/_inductor/scheduler.py"
-
 GROUPS: tuple[Group, ...] = (
     Group(Part("optimization", "", "the C++ compiler"), hooks=_optimization),
-    Group(Part("threads", _CPP, "CppKernel"), {torch_api.CPP_THREADS: 1}),
-    Group(Part(VECTORS, _CPP, "CppVecKernel"), {torch_api.VECTOR_BITS: 1}),
-    Group(Part("in-place", _SCHEDULER, "decide_inplace_update"), {torch_api.IN_PLACE: False}),
-    Group(Part("reuse", "torch/_inductor/codegen/wrapper.py", "AllocateLine.plan"), {torch_api.REUSE: False}),
-    Group(Part("fusion", _SCHEDULER, "Scheduler.fuse_nodes"), hooks=_fusion),
-    Group(Part("indexes", torch_api.INDUCTOR_SIZES_FILE.path, "SizeVarAllocator"), hooks=_indexes),
-    Group(Part("passes", "torch/_inductor/fx_passes", ""), hooks=_passes),
-    Group(Part(ANSWERS, torch_api.INDUCTOR_SIZES_FILE.path, "SizeVarAllocator"), hooks=_answers),
-    Group(Part(LOWERINGS, "torch/_inductor/lowering.py", ""), hooks=_lowerings),
-    Group(Part("decompositions", "torch/_inductor/decomposition.py", ""), hooks=_decompositions),
+    Group(_at("threads", torch_api.CPP_KERNEL), {torch_api.CPP_THREADS: 1}),
+    Group(_at(VECTORS, torch_api.VECTOR_KERNEL), {torch_api.VECTOR_BITS: 1}),
+    Group(_at("in-place", torch_api.DECIDE_IN_PLACE), {torch_api.IN_PLACE: False}),
+    Group(_at("reuse", torch_api.PLAN_ALLOCATION), {torch_api.REUSE: False}),
+    Group(_at("fusion", torch_api.FUSE_NODES), hooks=_fusion),
+    Group(_at("indexes", torch_api.SIZE_ALLOCATOR), hooks=_indexes),
+    Group(Part("passes", torch_api.INDUCTOR_PASSES.path, ""), hooks=_passes),
+    Group(_at(ANSWERS, torch_api.SIZE_ALLOCATOR), hooks=_answers),
+    Group(_at(LOWERINGS, torch_api.LOWERINGS), hooks=_lowerings),
+    Group(_at("decompositions", torch_api.DECOMPOSITIONS), hooks=_decompositions),
 )
 """In the order in which the search adds them to what is left out: what works on the code of all ops before what makes
 that code. A lowering that is left out leaves the parts before it nothing to do.

@@ -388,6 +388,13 @@ DEFINE_KERNEL = Api(f"{_INDUCTOR_CPP}:CppScheduling.define_kernel", "hooked: the
 VECTOR_OPS = Api(f"{_INDUCTOR_CPP}:CppVecOverrides", "the C++ of each op of vectors")
 SCALAR_OPS = Api(f"{_INDUCTOR_CPP}:CppOverrides", "the C++ of each op of numbers")
 SCALARIZED = Api(f"{_INDUCTOR_CPP}:CppVecOverrides._scalarize", "an op of vectors by that of numbers", ("scalar_func",))
+CPP_KERNEL, VECTOR_KERNEL = (Api(f"{_INDUCTOR_CPP}:{name}", "is blamed") for name in ("CppKernel", "CppVecKernel"))
+DECIDE_IN_PLACE = Api("torch._inductor.scheduler:BaseSchedulerNode.decide_inplace_update", "is blamed")
+PLAN_ALLOCATION = Api("torch._inductor.codegen.wrapper:AllocateLine.plan", "is blamed")
+FUSE_NODES = Api("torch._inductor.scheduler:Scheduler.fuse_nodes", "is blamed")
+SIZE_ALLOCATOR = Api("torch._inductor.sizevars:SizeVarAllocator", "is blamed")
+DECOMPOSITIONS = Api("torch._inductor.decomposition:decompositions", "is blamed")
+INDUCTOR_PASSES = TorchFile("torch/_inductor/fx_passes/", "is blamed")
 CPP_THREADS, VECTOR_BITS, IN_PLACE, REUSE = (
     Api(f"{_INDUCTOR_SETTINGS}:{name}", "a setting that a run changes")
     for name in ("cpp.threads", "cpp.simdlen", "inplace_buffers", "allow_buffer_reuse")

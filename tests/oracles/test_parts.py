@@ -67,7 +67,7 @@ def test_a_group_without_parts_is_named(group: object) -> None:
 
 def test_a_group_of_which_no_part_alone_is_wrong_is_named() -> None:
     unknown = Part("passes", "", "not met")
-    assert Inductor((unknown,)).blamed() == "torch/_inductor/fx_passes [passes]"
+    assert Inductor((unknown,)).blamed() == "torch/_inductor/fx_passes/ [passes]"
 
 
 def test_of_two_faults_the_last_group_is_named() -> None:
