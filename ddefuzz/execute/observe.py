@@ -56,6 +56,7 @@ from ddefuzz.execute.protocol import (
     Stage,
     Subject,
     differs,
+    harm,
 )
 from ddefuzz.execute.retraces import RETRACE_FUNCTIONS
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
@@ -129,12 +130,12 @@ def _retraced(run: Run, begins: Stage) -> Observation:
     if not begun and (run.calls or run.answer_guards or run.semantics != first.semantics):
         return observe(msgspec.structs.replace(run, stage=begins))
     seen = _ended(seen, output.read())
-    wrong = {call.size for call in seen.calls if differs(call)}
+    wrong = {call.size: harm(call) for call in seen.calls if differs(call)}
     if not wrong and not _assumes(seen):
         return seen
     plain = observe(msgspec.structs.replace(run, stage=begins))
-    also = {call.size for call in plain.calls if differs(call)}
-    if plain.outcome != "ok" or _assumes(plain) or (wrong and wrong <= also):
+    also = {call.size for call in plain.calls if differs(call) and harm(call) >= wrong.get(call.size, 0)}
+    if plain.outcome != "ok" or _assumes(plain) or (wrong and wrong.keys() <= also):
         return plain
     return msgspec.structs.replace(seen, calls=tuple(call for call in seen.calls if call.size not in also))
 

@@ -130,6 +130,17 @@ def differs(call: Call) -> bool:
     return call.agreement == "differs" or call.eager.returned != call.captured.returned
 
 
+def harm(call: Call) -> int:
+    """How bad a difference is, in the order of the severities of kinds: 4 for other values, 3 for other strides alone,
+    2 if only the captured program returned, 1 if only eager did, 0 for none.
+    """
+    if not differs(call):
+        return 0
+    if call.agreement == "differs":
+        return 4 if any(one.what != "strides" for one in call.differences) else 3
+    return 2 if call.captured.returned else 1
+
+
 FormName: TypeAlias = Literal["traced", "lowered", "generated"]
 """
 traced     the graph that the frontend captured: that of torch.export, or dynamo's, which a backend gets

@@ -185,11 +185,12 @@ def judge_program(
     semantics; with `sampled`, there may be none (see `look`). What the stages `called` capture is called, if an oracle
     needs that, also at sizes drawn with `seed`.
 
-    A stage that is slow to call is left out if the program already failed in a cheap one.
+    A stage that is slow to call is left out if a cheap one did not capture the program. What else is wrong in a cheap
+    one may be known, and less severe than what the slow one would show.
     """
     judged: list[JudgedRun] = []
     for stage in stages:
-        if stage in called and stage not in CHEAP_TO_CALL and any(one.failures for one in judged):
+        if stage in called and stage not in CHEAP_TO_CALL and any(map(_is_uncaptured, judged)):
             continue
         subject = ProgramSubject(text)
         example: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
@@ -205,6 +206,10 @@ def judge_program(
                     verdict_of_run = verdict(seen.observation, seen.second)
             judged.append(JudgedRun(seen.observation, seen.second, verdict_of_run, failures))
     return tuple(judged)
+
+
+def _is_uncaptured(run: JudgedRun) -> bool:
+    return run.observation.outcome == "fail" and run.failures != ()
 
 
 def calls_in(
