@@ -168,7 +168,9 @@ class Database:
     def decide(self, finding_id: str, decision: Callable[[Finding], Finding]) -> Finding:
         """Change a finding by a function, such as those of `findings.decisions`. Returns the result."""
         with self._writing() as session:
-            after = normalized(decision(_whole(session, finding_id)))
+            before = _whole(session, finding_id)
+            after = normalized(decision(before))
+            _check_duplicate(session, before, after)
             save_finding(session, after)
             return after
 
@@ -179,11 +181,9 @@ class Database:
             for decision, text in typed:
                 checked = "" if decision.value is None or text is None else decision.value.checked(text)
                 if decision.value is FINDING:
-                    original = self.resolve(checked)
-                    repeats = session.scalars(select(FINDINGS.c.id).where(FINDINGS.c.duplicate_of == finding_id))
-                    check_original(finding, original, repeats)
-                    checked = original.id
-                finding = decision.change(finding, checked, by)
+                    checked = self.resolve(checked).id
+                before, finding = finding, decision.change(finding, checked, by)
+                _check_duplicate(session, before, finding)
             check_size(finding)
             save_finding(session, finding)
             return finding
@@ -421,6 +421,13 @@ def _whole(session: Session, finding_id: str) -> Finding:
     if finding is None:
         raise InputError(f"{finding_id!r}: found no such finding, expected an id that `findings list` shows")
     return finding
+
+
+def _check_duplicate(session: Session, before: Finding, after: Finding) -> None:
+    """Raise `InputError` if a decision makes a duplicate of what cannot be an original, as an undo may."""
+    if after.duplicate_of not in (None, before.duplicate_of):
+        repeats = session.scalars(select(FINDINGS.c.id).where(FINDINGS.c.duplicate_of == after.id))
+        check_original(after, _whole(session, after.duplicate_of), repeats)
 
 
 def _seen_again(session: Session, finding: Finding, sighting: Sighting, now: str) -> tuple[Occurrence, ...]:

@@ -129,8 +129,8 @@ def _reversed(finding: Finding, group: Iterable[HistoryEntry], by: By) -> Findin
             fields[entry.field] = tuple(entry.before.split()) if many else entry.before or nothing
     identity = {name: getattr(finding, name) for name in ("id", "signature", "cause")}
     try:
-        msgspec.convert({**identity, **fields}, Finding)
-    except msgspec.ValidationError as error:
+        check_finding(msgspec.convert({**identity, **fields}, Finding))
+    except (msgspec.ValidationError, InputError) as error:
         raise InputError(f"{finding.id}: found a value in its history that it cannot have again: {error}") from error
     return changed(finding, By(by.who, by.when, UNDONE), **fields)
 

@@ -28,6 +28,7 @@ from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.findings.decisions import Field
 from ddefuzz.findings.ledger import SiteRecord, together
 from ddefuzz.findings.model import (
+    MOST_SIGHTINGS,
     Confirmation,
     Finding,
     HistoryEntry,
@@ -159,7 +160,7 @@ def _occurrences(findings: Iterable[Finding], count: Callable[[Iterable[int]], i
         together.append(
             replace(
                 max(same, key=lambda seen: (seen.last_seen, seen.order)),
-                count=count(seen.count for seen in same),
+                count=min(count(seen.count for seen in same), MOST_SIGHTINGS),
                 first_seen=min(seen.first_seen for seen in same),
                 observed=min(observed, key=msgspec.json.encode, default=None),
             )

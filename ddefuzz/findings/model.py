@@ -40,6 +40,8 @@ SCHEMA = "ddefuzz.finding/3"
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """The range of stored numbers. It is checked, because people edit the text form."""
 
+MOST_SIGHTINGS = 10**12
+"""The largest number of sightings of one occurrence. A database can add up millions of these."""
 
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 """A duration that is neither negative nor infinite."""
@@ -130,7 +132,7 @@ class Occurrence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     semantics: str
     op: str
     verdict: str
-    count: Number
+    count: Annotated[int, msgspec.Meta(ge=0, le=MOST_SIGHTINGS)]
     first_seen: str
     last_seen: str
     observed: Failure | None = None

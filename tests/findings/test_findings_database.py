@@ -19,7 +19,7 @@ from ddefuzz.answers.model import Answers, Control, Tally
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import DatabaseError, InputError, RowError, refusals
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.decisions import DECISIONS, By, changed, dup, link, note, set_state, undup
+from ddefuzz.findings.decisions import DECISIONS, By, changed, dup, link, note, set_state, undo, undup
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.merge import merged, merged_site
@@ -172,6 +172,19 @@ def test_duplicates_make_no_chains(database: Database) -> None:
         mark(database, other, one, By(WHO, START))
     with pytest.raises(InputError, match="found the state 'duplicate'"):
         decide(database, other, "duplicate")
+
+
+def test_an_undo_makes_no_duplicates_of_each_other(database: Database) -> None:
+    one, other = (database.record(sighting(of), START).finding_id for of in (CHUNK, ROLL))
+    by = [By(WHO, START + timedelta(seconds=second)) for second in range(5)]
+    mark(database, one, other, by[0])
+    database.decide(one, lambda finding: undup(finding, by[1]))
+    mark(database, other, one, by[2])
+    with pytest.raises(InputError, match=f"{other}: found a duplicate, expected its original {one}"):
+        database.decide(one, lambda finding: undo(finding, by[3]))
+    with pytest.raises(InputError, match=f"{other}: found a duplicate, expected its original {one}"):
+        database.apply(one, [(row, None) for row in DECISIONS if row.name == "undo"], by[4])
+    assert (database.get(one).duplicate_of, database.get(other).duplicate_of) == (None, one)
 
 
 def test_a_transaction_is_all_or_nothing(database: Database) -> None:

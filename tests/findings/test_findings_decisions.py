@@ -64,10 +64,14 @@ def test_every_change_of_state_can_be_undone(finding: Finding) -> None:
 
 
 def test_a_value_that_is_none_does_not_come_back() -> None:
-    entry = HistoryEntry(stamp(START), "ada", "state", "unheard-of", "new")
-    finding = Finding(id=CHUNK.key, signature=CHUNK, cause="avoidable", history=(entry,))
-    with pytest.raises(InputError, match="Invalid enum value 'unheard-of'"):
-        undo(finding, by(0))
+    for field, before, message in (
+        ("state", "unheard-of", "Invalid enum value 'unheard-of'"),
+        ("known_in", "2.13.0 nightly", "found 'nightly', expected a version of torch"),
+    ):
+        entry = HistoryEntry(stamp(START), "ada", field, before, "")
+        finding = Finding(id=CHUNK.key, signature=CHUNK, cause="avoidable", history=(entry,))
+        with pytest.raises(InputError, match=message):
+            undo(finding, by(0))
 
 
 @given(findings())

@@ -320,6 +320,11 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         r"Expected `int` <= 9223372036854775807 - at `\$.steps`",
     ),
     (
+        "more sightings than a database adds up",
+        lambda place: sighted(place, OCCURRENCE.replace('"count": 1', f'"count": {10**12 + 1}')),
+        r"observed.json.gz: Expected `int` <= 1000000000000 - at `\$.occurrences\[0\].count`",
+    ),
+    (
         "values nested too deeply",
         lambda place: append(place / "finding.toml", f"typo = {'[' * 20_000}", at_start=True),
         "finding.toml: found values nested too deeply",
