@@ -24,6 +24,7 @@ ALLOWED = {
     "answers": "program instrument execute classify oracles minimize",
     "findings": "instrument execute classify oracles answers",
     "repro": "program execute classify oracles findings",
+    "fixes": "program instrument generate execute classify oracles answers findings repro",
     "show": "classify oracles answers findings repro",
     "artifacts": "instrument execute classify oracles show",
     "checking": "program instrument execute classify oracles answers findings show",
@@ -33,7 +34,7 @@ ALLOWED = {
     "web": "oracles findings repro show campaign versions sweep",
     "cli": (
         "program ops instrument keys generate execute classify oracles answers findings repro show artifacts "
-        "checking campaign versions sweep web"
+        "checking campaign versions sweep web fixes"
     ),
 }
 """What each package imports from. Modules beside the packages (`errors`, `files` …) are for all.

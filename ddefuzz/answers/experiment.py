@@ -105,7 +105,7 @@ def try_patches(
         if scored == MOST_SCORED:
             break
         seen = runner(_run(program.subject, stage, patch))
-        why = _fault(program.subject, seen)
+        why = fault(program.subject, seen)
         if why:
             refused.append(PatchRefusal(patch.form, patch.code, why))
             continue
@@ -131,7 +131,8 @@ def _run(subject: Subject, stage: Stage, patch: Patch, *, eager: bool = False) -
     return PatchedRun(Run(subject, stage, calls=CALLS), patch.file, patch.after, eager)
 
 
-def _fault(subject: Subject, seen: Observation) -> str:
+def fault(subject: Subject, seen: Observation) -> str:
+    """How a capture with a change fails, or the calls at which it is not like eager. Empty if it is right."""
     if seen.outcome != "ok":
         first = seen.exceptions[-1] if seen.exceptions else None
         return f"{first.name}: {first.message.strip().partition(chr(10))[0][:160]}" if first else seen.outcome
@@ -164,10 +165,10 @@ def _score(
     counts = dict.fromkeys(Score.__struct_fields__, 0)
     for subject in subjects:
         captured = runner(_run(subject, stage, patch))
-        right = "stopped" if captured.outcome != "ok" else "differ" if _fault(subject, captured) else "agree"
+        right = "stopped" if captured.outcome != "ok" else "differ" if fault(subject, captured) else "agree"
         counts[right] += 1
         eager = runner(_run(subject, stage, patch, eager=True))
-        counts["changed" if _fault(subject, eager) else "same"] += 1
+        counts["changed" if fault(subject, eager) else "same"] += 1
     return Score(**counts)
 
 
@@ -198,7 +199,7 @@ def samples(request: SampleRequest) -> tuple[str, ...]:
 def _samples(function: str) -> Iterator[str]:
     opinfo, variants = late("ddefuzz.generate.opinfo"), late("ddefuzz.generate.variants")
     text, spread = late("ddefuzz.program.text"), late("ddefuzz.generate.make")
-    for name in (name for name in opinfo.entries() if _is_of(name, function)):
+    for name in (name for name in opinfo.entries() if is_of(name, function)):
         for dtype in opinfo.dtypes(name)[:1]:
             for program in spread.spread(opinfo.samples(name, dtype, most=MADE)):
                 for variant in variants.variants(program, ("all",)):
@@ -206,7 +207,7 @@ def _samples(function: str) -> Iterator[str]:
                         yield text.print_program(variant.program)
 
 
-def _is_of(entry: str, function: str) -> bool:
+def is_of(entry: str, function: str) -> bool:
     """Whether an entry of OpInfo has the samples of a function: `add.alpha` is one of `torch.add`."""
     short = function.removeprefix("torch.").removeprefix("Tensor.").removeprefix("ops.aten.").rstrip("_")
     return entry == short or entry.startswith(f"{short}.")

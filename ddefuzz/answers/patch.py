@@ -114,13 +114,14 @@ LONGEST_LINE = 88  # torch's own limit
 
 CHECKS = {
     "RuntimeError": "torch._check",
-    "AssertionError": "torch._check",
     "ValueError": "torch._check_value",
     "IndexError": "torch._check_index",
     "TypeError": "torch._check_type",
     "NotImplementedError": "torch._check_not_implemented",
 }
-"""The check that raises an error of this class. Asserted conditions are checked by `torch._check`."""
+"""The check that raises an error of this class. `torch._check_with` raises any other."""
+
+_OTHER = "torch._check_with({}, "
 
 _MANY_SIZES = re.compile(r"(?:shape|sizes|strides|dims|size\(\)|stride\(\))$|^\(|\[[^\]]*:[^\]]*\]$")
 """The text of a tuple of sizes. torch's `sym_eq` compares two of them without evaluating."""
@@ -146,7 +147,9 @@ class Patch(msgspec.Struct, frozen=True):
         return unified_diff(self.file, self.before, self.after)
 
 
-class _Change(NamedTuple):
+class Change(NamedTuple):
+    """What a branch becomes: a node of the tree and the text in place of it."""
+
     form: str
     node: ast.expr | ast.stmt
     text: str
@@ -160,13 +163,18 @@ def patches(source: Source, file: str, line: int, anchor: str) -> Iterator[Patch
     node = located(source, line, anchor)
     if node is None:
         return
-    for change in _changes(source, node):
-        after = source.edited(change.node, change.text, set(_A_NAME.findall(change.text)))
+    for change in changes(source, node):
+        after = source.edited(change.node, change.text, names_in(change.text))
         if syntax.compiles(after):
-            yield Patch(change.form, file, _shown(source, change), source.text, after)
+            yield Patch(change.form, file, shown(source, change), source.text, after)
 
 
-def _shown(source: Source, change: _Change) -> str:
+def names_in(text: str) -> set[str]:
+    """The names in a new code that may need an import."""
+    return set(_A_NAME.findall(text))
+
+
+def shown(source: Source, change: Change) -> str:
     """The new code as it reads by itself: its lines keep their indentation relative to the first."""
     statement = change.node if isinstance(change.node, ast.stmt) else source.statement(change.node)
     indent = "" if statement is None else source.indent(statement)
@@ -205,7 +213,8 @@ def _covers(node: ast.expr, line: int, source: Source) -> bool:
     return min(statement.lineno, node.lineno) <= line <= (end or node.lineno)
 
 
-def _changes(source: Source, node: ast.expr) -> Iterator[_Change]:
+def changes(source: Source, node: ast.expr) -> Iterator[Change]:
+    """What the branch that decides a node can become, the smallest change first."""
     yield from _checks(source, node)
     yield from _symbolic(source, node)
     yield from _guards(source, node)
@@ -213,13 +222,13 @@ def _changes(source: Source, node: ast.expr) -> Iterator[_Change]:
     if both is not None:
         name = "sym_or" if isinstance(both.op, ast.Or) else "sym_and"
         for value in ("false", "true"):
-            yield _Change(f"guard_or_{value} of {name}", both, f"guard_or_{value}({_truth(source, both)})")
+            yield Change(f"guard_or_{value} of {name}", both, f"guard_or_{value}({truth(source, both)})")
 
 
 # Values in place of a guard
 
 
-def _guards(source: Source, node: ast.expr) -> Iterator[_Change]:
+def _guards(source: Source, node: ast.expr) -> Iterator[Change]:
     match node:
         case ast.UnaryOp(ast.Not(), operand):
             yield from _guards(source, operand)
@@ -227,20 +236,20 @@ def _guards(source: Source, node: ast.expr) -> Iterator[_Change]:
             yield from _guards(source, each.elt)
         case ast.Call(ast.Name(name), [decided]) if name.startswith("maybe_guard_or_"):
             for value in ("false", "true"):
-                yield _Change(f"guard_or_{value}", node, f"guard_or_{value}({source.of(decided)})")
+                yield Change(f"guard_or_{value}", node, f"guard_or_{value}({source.of(decided)})")
         case ast.Call(ast.Attribute(tensor, "is_contiguous"), [], []):
-            yield _Change("guard_or_false", node, f"is_contiguous_or_false({source.of(tensor)})")
+            yield Change("guard_or_false", node, f"is_contiguous_or_false({source.of(tensor)})")
         case ast.Compare() | ast.BoolOp() | ast.Name() | ast.Attribute() | ast.Call(ast.Attribute(ast.Name("torch"))):
             for value in ("false", "true"):
-                for truth in _truths(source, node):
-                    yield _Change(f"guard_or_{value}", node, f"guard_or_{value}({truth})")
+                for text in _truths(source, node):
+                    yield Change(f"guard_or_{value}", node, f"guard_or_{value}({text})")
         case _:  # a number or a list, which has no truth to guard
             return
 
 
 def _truths(source: Source, node: ast.expr) -> Iterator[str]:
     """The texts of the truth of an expression that evaluate nothing."""
-    first = _truth(source, node)
+    first = truth(source, node)
     yield first
     match node:
         case ast.Compare(left, [ast.Eq() | ast.NotEq()], [right]) if "sym_eq" not in first:
@@ -250,7 +259,8 @@ def _truths(source: Source, node: ast.expr) -> Iterator[str]:
             yield f"{first}.item()"
 
 
-def _truth(source: Source, node: ast.expr) -> str:
+def truth(source: Source, node: ast.expr) -> str:
+    """The text of the truth of an expression. It evaluates no guard."""
     match node:
         case ast.Compare(_, [_]):
             sides = (source.of(node.left), source.of(node.comparators[0]))
@@ -266,9 +276,9 @@ def _truth(source: Source, node: ast.expr) -> str:
             return f"sym_and({', '.join(parts)})"
         case ast.BoolOp(op, values):
             name = "sym_or" if isinstance(op, ast.Or) else "sym_and"
-            return f"{name}({', '.join(_truth(source, value) for value in values)})"
+            return f"{name}({', '.join(truth(source, value) for value in values)})"
         case ast.UnaryOp(ast.Not(), operand):
-            return f"torch.sym_not({_truth(source, operand)})"
+            return f"torch.sym_not({truth(source, operand)})"
         case _:
             return source.of(node)
 
@@ -278,41 +288,42 @@ def _equal(source: Source, node: ast.Compare) -> str:
     return equal if isinstance(node.ops[0], ast.Eq) else f"torch.sym_not({equal})"
 
 
-def _false(source: Source, node: ast.expr) -> str:
+def falsity(source: Source, node: ast.expr) -> str:
+    """The text of its opposite."""
     match node:
-        case ast.Compare(_, [ast.NotEq()]) if "sym_eq" in _truth(source, node):
-            return _truth(source, node).removeprefix("torch.sym_not(").removesuffix(")")
-        case ast.Compare(left, [op], [right]) if type(op) in COMPARISONS and "sym_eq" not in _truth(source, node):
+        case ast.Compare(_, [ast.NotEq()]) if "sym_eq" in truth(source, node):
+            return truth(source, node).removeprefix("torch.sym_not(").removesuffix(")")
+        case ast.Compare(left, [op], [right]) if type(op) in COMPARISONS and "sym_eq" not in truth(source, node):
             return f"{source.of(left)} {COMPARISONS[COMPARISONS[type(op)].opposite].text} {source.of(right)}"
         case ast.UnaryOp(ast.Not(), operand):
-            return _truth(source, operand)
+            return truth(source, operand)
         case ast.BoolOp(op, values):
             name = "sym_and" if isinstance(op, ast.Or) else "sym_or"
-            return f"{name}({', '.join(_false(source, value) for value in values)})"
+            return f"{name}({', '.join(falsity(source, value) for value in values)})"
         case _:
-            return f"torch.sym_not({_truth(source, node)})"
+            return f"torch.sym_not({truth(source, node)})"
 
 
 # Checks of arguments
 
 
-def _checks(source: Source, node: ast.expr) -> Iterator[_Change]:
+def _checks(source: Source, node: ast.expr) -> Iterator[Change]:
     """A run-time assertion in place of a branch that raises, or of an assert."""
     statement = source.statement(node)
     for outer in source.above(node):
         if isinstance(outer, ast.Call) and "_check" in ast.unparse(outer.func) and outer.args:
             # Evaluated before it is passed to the check: a comparison of tuples.
             if node in ast.walk(outer.args[0]) and isinstance(node, ast.Compare):
-                yield _Change("torch._check", node, _equal(source, node))
+                yield Change("torch._check", node, _equal(source, node))
             return
     match statement:
         case ast.Assert(test, message):
             message_text = None if message is None else source.of(message)
-            text = _call(source, statement, "torch._check", _truth(source, test), message_text)
-            yield _Change("torch._check", statement, text)
+            text = _call(source, statement, _OTHER.format("AssertionError"), truth(source, test), message_text or '""')
+            yield Change("torch._check", statement, text)
         case ast.If(test, [ast.Raise(exc=ast.Call(ast.Name(error), args, []))], []) if len(args) <= 1:
             if not source.of(statement).startswith("elif"):
-                message_text = source.of(args[0]) if args else None
+                message_text = source.of(args[0]) if args else '""'
                 yield from _raising(source, statement, test, node, error, message_text)
         case _:
             return
@@ -320,8 +331,8 @@ def _checks(source: Source, node: ast.expr) -> Iterator[_Change]:
 
 def _raising(
     source: Source, statement: ast.If, test: ast.expr, node: ast.expr, error: str, message: str | None
-) -> Iterator[_Change]:
-    name = CHECKS.get(error, f"torch._check_with({error}, ")
+) -> Iterator[Change]:
+    name = CHECKS.get(error, _OTHER.format(error))
     rest = ""
     decided = test
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and node in test.values:
@@ -330,12 +341,12 @@ def _raising(
         indent = source.indent(statement)
         rest = f"if {others}:\n{indent}    {source.of(statement.body[0])}\n{indent}"
         decided = node
-    conditions = [_false(source, decided)]
+    conditions = [falsity(source, decided)]
     match decided:
         case ast.Compare(ast.Name() | ast.Attribute(), [ast.NotEq()], [ast.Name() | ast.Attribute()]):
             conditions.append(f"sym_eq({source.of(decided.left)}, {source.of(decided.comparators[0])})")
     for condition in dict.fromkeys(conditions):
-        yield _Change("torch._check", statement, rest + _call(source, statement, name, condition, message))
+        yield Change("torch._check", statement, rest + _call(source, statement, name, condition, message))
 
 
 def _call(source: Source, statement: ast.stmt, name: str, condition: str, text: str | None) -> str:
@@ -354,8 +365,8 @@ def _call(source: Source, statement: ast.stmt, name: str, condition: str, text: 
 # Symbolic forms
 
 
-def _symbolic(source: Source, node: ast.expr) -> Iterator[_Change]:
-    forms: Callable[[str], _Change] = lambda text: _Change("a symbolic form", node, text)  # noqa: E731
+def _symbolic(source: Source, node: ast.expr) -> Iterator[Change]:
+    forms: Callable[[str], Change] = lambda text: Change("a symbolic form", node, text)  # noqa: E731
     match node:
         case ast.Call(ast.Name("min" | "max" as name), [first, second], []):
             yield forms(f"torch.sym_{name}({_extremum(source, first)}, {_extremum(source, second)})")

@@ -46,6 +46,7 @@ PANELS = {
         "tokens": "Make, list and revoke the tokens with which people decide in the dashboard.",
         "minimize": "Shrink a program while it still fails in the same way.",
         "answers": "Try which answer of a guard would fix a data-dependent error.",
+        "fixes": "List the changes of PyTorch that mend findings, and write them as patches with tests.",
         "report": "Write findings in a format for other tools, or one finding as an issue or test for PyTorch.",
     },
     "Regression cases and CI": {

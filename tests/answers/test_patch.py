@@ -63,7 +63,7 @@ def test_clauses_that_can_be_decided_still_raise() -> None:
 def test_an_assert_becomes_a_check() -> None:
     assert code('assert a.numel() == n, "no"', "a.numel() == n")[0] == (
         "torch._check",
-        'torch._check(a.numel() == n, lambda: "no")',
+        'torch._check_with(AssertionError, a.numel() == n, lambda: "no")',
     )
 
 

@@ -44,6 +44,8 @@ ALLOWED = {
     "repro/fork_server.py": "modules to import early; it runs without ddefuzz, and skips those that torch lacks",
     "repro/finding.py": "lines of code to paste into an issue, and files for PyTorch's repository; tests run them",
     "answers/patch.py": "imports that patches of torch's own files need, and calls in them that they replace",
+    "fixes/change.py": "as answers/patch.py",
+    "fixes/texts.py": "as repro/finding.py",
     "checking/candidates.py": "calls that are offered to users",
     "sweep/recompile_reviewed.py": SOURCE_DATA,
     "classify/recognition.py": "the plumbing of these scripts: data about torch's source",

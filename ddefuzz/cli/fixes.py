@@ -1,0 +1,241 @@
+"""`ddefuzz fixes`: the changes of PyTorch that mend findings, grouped, as patches with tests, and verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+import rich_click as click
+
+from ddefuzz.cli.command import Output, argument, click_command, formats, option
+from ddefuzz.cli.options import DB
+from ddefuzz.cli.output import LiveLine, current_invocation, deliver, page_writers, stop_on_interrupt
+from ddefuzz.cli.streams import say
+from ddefuzz.errors import EXIT_INTERRUPTED, InputError
+from ddefuzz.files import write_files
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.fixes.group import Coverage, coverage, grouped
+from ddefuzz.fixes.model import LABELS, PATCH, REQUEST, TEST, Fix, Label, named, read_fixes, write_fixes
+from ddefuzz.fixes.verify import apply_fault
+from ddefuzz.fixes.work import baselines, job_of, verified
+from ddefuzz.show.blocks import (
+    Block,
+    Code,
+    Commands,
+    Facts,
+    Heading,
+    Invocation,
+    Items,
+    Paragraph,
+    TableRow,
+    codes,
+    counted,
+    table,
+)
+
+SCHEMA = "ddefuzz.fixes/1"
+
+FOLDER = option(
+    "Folder of the verified fixes, one folder each.", "--fixes", default=Path("findings/fixes"), metavar="FOLDER"
+)
+
+
+class _ListsByDefault(click.RichGroup):
+    """A group that lists if no subcommand is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("fixes", cls=_ListsByDefault)
+def command() -> None:
+    """List the changes of PyTorch that mend findings, and write them as patches with tests.
+
+    Without a subcommand, `list` is run.
+    """
+
+
+def _loaded(db: DatabaseUrl, folder: Path) -> tuple[tuple[Finding, ...], tuple[Fix, ...]]:
+    """The findings of a database, and all fixes for them."""
+    with Database.open(db, create=False) as database:
+        findings = database.findings()
+    return findings, grouped(findings, read_fixes(folder))
+
+
+@click_command("list", command)
+def list_(
+    db: DatabaseUrl = DB,
+    folder: Path = FOLDER,
+    labels: tuple[Label, ...] = option(f"Only fixes with this label: {', '.join(LABELS)}.", type_=LABELS),
+    output: Output = formats("text", "json", "markdown"),
+) -> None:
+    """List the changes, those for the most severe findings first, then those that repair most ops.
+
+    \b
+    Labels:
+      verified                  made in a copy of torch, and tested there
+      backed by forced answers  an answer of the guard was forced, and results agree with eager; not compiled
+      untested idea             it follows from the cause, and nothing was run
+    """
+    findings, fixes = _loaded(db, folder)
+    listed = [fix for fix in fixes if not labels or fix.label in labels]
+    known = coverage(findings, fixes)
+    document = {
+        "schema": SCHEMA,
+        "findings": known.findings,
+        "by_label": known.by_label,
+        "fixes": [msgspec.to_builtins(fix) for fix in listed],
+    }
+    pages = page_writers("Fixes", list_view(listed, known, current_invocation()), document, indent=True)
+    deliver(pages, output)
+
+
+def list_view(fixes: Sequence[Fix], known: Coverage, call: Invocation) -> Iterator[Block]:
+    """The table of fixes, and how many findings they mend."""
+    rows = [
+        TableRow(
+            (fix.id, fix.label, fix.severity, str(len(fix.ops)), str(len(fix.findings)), str(fix.site)), fix.change
+        )
+        for fix in fixes
+    ]
+    if rows:
+        columns = ("id", "label", "severity", "ops", "findings", "site")
+        yield table(columns, rows, right=("ops", "findings"), code=("site",), folding=("site",))
+    counts = ", ".join(f"{known.by_label[label]} {label}" for label in LABELS)
+    none = known.findings - sum(known.by_label.values())
+    yield Paragraph(
+        f"{counted(len(fixes), 'fix', 'fixes')}. Of {counted(known.findings, 'open finding')} that a change of PyTorch "
+        f"mends: {counts}, {none} without a known change"
+    )
+    if fixes:
+        first = next((fix for fix in fixes if fix.label == "verified"), fixes[0])
+        yield Commands((call.command("fixes", "show", first.id),))
+
+
+@click_command("show", command)
+def show(
+    fix_id: str = argument("ID"),
+    db: DatabaseUrl = DB,
+    folder: Path = FOLDER,
+    output: Output = formats("text", "json", "markdown"),
+) -> None:
+    """Show one change: its findings, what was tried, the patch and the test. ID is that of a fix, or of a finding."""
+    fix = named(fix_id, _loaded(db, folder)[1])
+    document = {"schema": SCHEMA, **msgspec.to_builtins(fix)}
+    deliver(page_writers(fix.id, show_view(fix, current_invocation()), document, indent=True), output)
+
+
+def show_view(fix: Fix, call: Invocation) -> Iterator[Block]:
+    """Everything about one fix."""
+    yield Heading(f"{fix.id}: {fix.site}", 1)
+    yield Paragraph(fix.change)
+    yield Facts(
+        (
+            ("label", fix.label + ("" if fix.site.language == "Python" else ", not compiled")),
+            ("form", fix.form),
+            ("file", fix.file),
+            ("severity", fix.severity),
+            ("guards", codes(fix.guards)),
+            ("ops", codes(fix.ops)),
+            ("findings", codes(fix.findings)),
+            ("later links", codes(fix.later)),
+            ("versions", ", ".join(fix.versions)),
+        )
+    )
+    for title, sentences in (("evidence", fix.evidence), ("doubts", fix.doubts)):
+        if sentences:
+            yield Heading(title)
+            yield Items(sentences)
+    if fix.patch:
+        yield Heading("patch")
+        yield Code(fix.patch, "diff")
+    if fix.test:
+        yield Heading("test")
+        yield Code(fix.test)
+    yield Commands(tuple(call.command("findings", "show", one) for one in fix.findings[:3]))
+
+
+AT_ONCE = 6
+"""How many groups are run with torch as installed in one process."""
+
+
+@click_command("verify", command)
+def verify(
+    ids: tuple[str, ...] = argument("[ID]..."),
+    fresh: bool = option("Also groups that were tried with this torch before."),
+    db: DatabaseUrl = DB,
+    folder: Path = FOLDER,
+) -> None:
+    """Make the changes of Python code in a copy of torch, and run the findings, torch's samples and a test there.
+
+    Each result is written as soon as it is known. So you can stop it and start it again. One group takes about 20 CPU
+    seconds. Without ID, all groups whose guard is in Python are tried.
+    """
+    torch = version("torch")
+    findings, fixes = _loaded(db, folder)
+    known = {fix.id: fix for fix in read_fixes(folder)}
+    by_id = {one.id: one for one in findings}
+    chosen = [named(one, fixes) for one in ids] or [
+        fix for fix in fixes if fresh or fix.id not in known or known[fix.id].torch != torch
+    ]
+    chosen = sorted(
+        (fix for fix in chosen if fix.site.language == "Python"),
+        key=lambda fix: LABELS.index(fix.label),
+    )
+    if len(chosen) < len(ids):
+        raise InputError(f"found {len(ids)} ids, expected those of guards in Python for which a change is known")
+    with stop_on_interrupt() as stopped, LiveLine(f"verifying {counted(len(chosen), 'change')}") as live:
+        tick = live.counter(len(chosen), "change")
+        for several in batched(chosen, AT_ONCE):
+            jobs = [job for fix in several if (job := job_of(fix, by_id)) is not None]
+            for fix in several:
+                if all(job.fix is not fix for job in jobs):
+                    tick(f": {fix.id} has no change of code to try: {fix.site}")
+            for job, before in zip(jobs, baselines(jobs) if jobs else (), strict=True):
+                if stopped():
+                    raise SystemExit(EXIT_INTERRUPTED)
+                mended = [fix for fix in (*fixes, *known.values()) if fix.label != "untested idea"]
+                taken = {name for fix in mended for name in fix.findings}
+                fix = verified(job, before, [one for one in findings if one.id not in taken], torch)
+                known[fix.id] = fix
+                write_fixes([fix], folder)
+                tick(f": {fix.id} {fix.label}: {job.fix.site}")
+    verified_now = sum(fix.label == "verified" for fix in known.values())
+    say(f"{counted(verified_now, 'verified change')} in {folder}")
+
+
+def batched(fixes: Sequence[Fix], number: int) -> Iterator[Sequence[Fix]]:
+    """So many at a time."""
+    return (fixes[first : first + number] for first in range(0, len(fixes), number))
+
+
+@click_command("export", command)
+def export(
+    place: Path = argument("DIR"),
+    ids: tuple[str, ...] = option("Only this fix.", "--id", metavar="ID"),
+    db: DatabaseUrl = DB,
+    folder: Path = FOLDER,
+) -> None:
+    """Write each verified change to a folder below DIR: a patch, a test, and the text of a pull request.
+
+    Each patch is checked first by `git apply --check` in a copy of the files of the installed torch. Nothing is filed.
+    """
+    fixes = _loaded(db, folder)[1]
+    chosen = [named(one, fixes) for one in ids] or [fix for fix in fixes if fix.label == "verified"]
+    files: dict[str, str] = {}
+    for fix in chosen:
+        if not fix.patch:
+            raise InputError(f"{fix.id}: found a change that is {fix.label}, expected a verified one")
+        if fault := apply_fault(fix.patch, fix.file.split(", ")):
+            raise InputError(
+                f"{fix.id}: its patch is for torch {fix.torch} and does not apply to {version('torch')}: {fault}"
+            )
+        files |= {f"{fix.id}/{PATCH}": fix.patch, f"{fix.id}/{TEST}": fix.test, f"{fix.id}/{REQUEST}": fix.pull_request}
+    write_files(place, files)
+    say(f"{counted(len(chosen), 'change')} written to {place}")

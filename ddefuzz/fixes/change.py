@@ -1,0 +1,203 @@
+"""The changes of torch's Python source to try for a finding, in the form of the file that they are in.
+
+Functions that `torch.jit.script` compiles may have neither imports nor lambdas, and dynamo refuses the message of a
+check that closes over a tensor. So in their files the new code is a function of its own beside the old code, as torch
+has it in `_unpool_output_size`:
+
+    if torch.jit.is_scripting():
+        (the old code)
+    else:
+        _check_unpool_output_size(ret, d)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from ddefuzz import syntax
+from ddefuzz.answers.patch import (
+    CHECKS,
+    LONGEST_LINE,
+    SHAPES,
+    Change,
+    Patch,
+    Source,
+    changes,
+    falsity,
+    located,
+    names_in,
+    shown,
+    source_of,
+    truth,
+)
+from ddefuzz.classify.anchor import python_anchor
+from ddefuzz.classify.site import site
+from ddefuzz.instrument.events import RaisedError
+
+SCRIPTED: Final = frozenset({"torch/nn/functional.py"})
+"""Files whose functions `torch.jit.script` compiles and dynamo traces, with the names `_jit_unused` and `_Any`."""
+
+
+def candidates(raised: RaisedError, form: str = "", texts: dict[str, str] | None = None) -> Iterator[Patch]:
+    """The changes to try for an undecided guard of Python, those of a form first.
+
+    `texts` are files of torch that are changed already.
+    """
+    where, frame = site(raised)
+    if where.language != "Python" or where.module is None or frame.file != where.module:
+        return
+    source = Source(texts[where.module]) if texts and where.module in texts else source_of(where.module)
+    if source is not None:
+        yield from in_form_of_file(source, where.module, frame.line, python_anchor(frame), form)
+
+
+def in_form_of_file(source: Source, file: str, line: int, anchor: str, form: str = "") -> Iterator[Patch]:
+    """The changes of the branch that evaluates an anchor at a line, those of a form first."""
+    node = located(source, line, anchor)
+    if node is None:
+        return
+    for change in sorted(changes(source, node), key=lambda one: one.form != form):
+        after = _changed(source, node, change, file)
+        if after is not None and syntax.compiles(after):
+            yield Patch(change.form, file, shown(source, change), source.text, after)
+
+
+def _changed(source: Source, node: ast.expr, change: Change, file: str) -> str | None:
+    if file not in SCRIPTED:
+        return source.edited(change.node, change.text, names_in(change.text))
+    function = source.function(change.node)
+    if function is None:
+        return None
+    if isinstance(change.node, ast.If | ast.Assert):
+        return _check_apart(source, function, change.node, node)
+    return _value_apart(source, function, change) if isinstance(change.node, ast.expr) else None
+
+
+def _check_apart(
+    source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, statement: ast.If | ast.Assert, node: ast.expr
+) -> str | None:
+    """A branch that raises, or an assert: a function that raises what it raised, and defers what is undecided."""
+    test, error, raising = statement.test, "AssertionError", ""
+    if isinstance(statement, ast.If):
+        match statement.body:
+            case [ast.Raise(exc=ast.Call(ast.Name(error)))]:
+                raising = textwrap.dedent(_lines(source, statement.body[0]))
+            case _:
+                return None
+        decided: ast.expr = node if _is_clause(test, node) else test
+        condition = falsity(source, decided)
+    else:
+        decided, condition = test, truth(source, test)
+        message = "" if statement.msg is None else source.of(statement.msg)
+        raising = f"raise AssertionError({message})"
+    check = CHECKS.get(error, f"torch._check_with({error}, {{}}, None)")
+    deferred = f"{check}(holds)" if "{" not in check else check.format("holds")
+    indented = textwrap.indent(raising, "    ")
+    lines = [f"holds = {condition}", f"if not guard_or_true(holds):\n{indented}", deferred]
+    body = "\n".join(lines)
+    if decided is not test and isinstance(test, ast.BoolOp):
+        others = [source.of(value) for value in test.values if value is not decided]
+        if isinstance(test.op, ast.Or):
+            body = f"if {' or '.join(others)}:\n{indented}\n{body}"
+        else:
+            body = f"if {' and '.join(others)}:\n{textwrap.indent(body, '    ')}"
+    name = _fresh(source, f"_check_{function.name.strip('_')}")
+    names = _locals(function, body)
+    indent = source.indent(statement)
+    old = textwrap.indent(textwrap.dedent(_lines(source, statement)), f"{indent}    ")
+    call = f"{name}({', '.join(names)})"
+    text = f"if torch.jit.is_scripting():\n{old}\n{indent}else:\n{indent}    {call}"
+    if source.of(statement).startswith("elif") or not indent:
+        return None
+    return _with_helper(source, function, syntax.replaced(source.text, statement, text), name, names, body, "None")
+
+
+def _value_apart(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, change: Change) -> str | None:
+    """Another value of an expression, from a function of its own."""
+    assert isinstance(change.node, ast.expr)
+    old = source.of(change.node)
+    if "\n" in old:
+        return None
+    name = _fresh(source, f"_{function.name.strip('_')}_condition")
+    names = _locals(function, change.text)
+    is_symbolic = change.form == "a symbolic form"
+    called = change.text if is_symbolic else f"{name}({', '.join(names)})"
+    after = syntax.replaced(source.text, change.node, _either(source, change.node, old, called))
+    if is_symbolic:
+        return after
+    return _with_helper(source, function, after, name, names, f"return {change.text}", "bool")
+
+
+def _either(source: Source, node: ast.expr, old: str, new: str) -> str:
+    """The old code for scripting, else the new one, as PyTorch's formatter writes it."""
+    line = source.text.splitlines()[node.lineno - 1]
+    whole = f"{old} if torch.jit.is_scripting() else {new}"
+    is_test = isinstance(parent := source.parents[node], ast.If) and parent.test is node
+    if len(line) - len(old) + len(whole) + 2 * (not is_test) <= LONGEST_LINE:
+        return whole if is_test else f"({whole})"
+    indent = " " * (len(line) - len(line.lstrip()))
+    parts = (old, "if torch.jit.is_scripting()", f"else {new}")
+    return "".join(["(\n", *(f"{indent}    {part}\n" for part in parts), f"{indent})"])
+
+
+def _lines(source: Source, node: ast.stmt) -> str:
+    """The lines of a statement, with their indentation."""
+    return "\n".join(source.text.splitlines()[node.lineno - 1 : node.end_lineno])
+
+
+def _is_clause(test: ast.expr, node: ast.expr) -> bool:
+    return isinstance(test, ast.BoolOp) and node in test.values
+
+
+def _fresh(source: Source, name: str) -> str:
+    """The name, with a number if the module has it."""
+    number, fresh = 1, name
+    while re.search(rf"\b{fresh}\b", source.text):
+        number += 1
+        fresh = f"{name}_{number}"
+    return fresh
+
+
+def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef, code: str) -> list[str]:
+    """The local names of a function that a code reads, in the order of the code."""
+    given = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    stored = [one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+    tree = syntax.parse(code.replace("return ", "", 1) if code.startswith("return ") else code)
+    bound = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    read = [one for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
+    read.sort(key=lambda one: (one.lineno, one.col_offset))
+    return [name for name in dict.fromkeys(one.id for one in read) if name in {*given, *stored} and name not in bound]
+
+
+def _with_helper(
+    source: Source,
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    text: str,
+    name: str,
+    names: list[str],
+    body: str,
+    returns: str,
+) -> str:
+    """The text with a function before the one that calls it."""
+    typed = {
+        one.arg: source.of(one.annotation).removesuffix(" | None")  # what is compared is not None
+        for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+        if one.annotation is not None
+    }
+    parameters = [f"{one}: {typed.get(one, '_Any')}" for one in names]
+    head = f"def {name}({', '.join(parameters)}) -> {returns}:"
+    if len(head) > LONGEST_LINE:
+        head = "\n".join([f"def {name}(", *(f"    {one}," for one in parameters), f") -> {returns}:"])
+    shapes = sorted(names_in(body) - {"torch"})
+    imported = f"from {SHAPES} import {', '.join(shapes)}\n\n" if shapes else ""
+    helper = f"@_jit_unused\n{head}\n{textwrap.indent(imported + body, '    ')}\n\n\n"
+    first = min([function.lineno, *(one.lineno for one in function.decorator_list)])
+    lines = text.splitlines(keepends=True)
+    outer = source.function(function)
+    if outer is not None:
+        return text
+    return "".join([*lines[: first - 1], helper, *lines[first - 1 :]])

@@ -1,0 +1,182 @@
+"""Groups findings by the change that mends them, from their causes and their stored answers. Nothing is run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from ddefuzz.answers.model import RIGHT, Answers
+from ddefuzz.classify.cause import MEANINGS
+from ddefuzz.classify.signature import Cause, Site, Verdict
+from ddefuzz.findings.lifecycle import is_open
+from ddefuzz.findings.model import Finding
+from ddefuzz.fixes.model import LABELS, Fix, Label
+from ddefuzz.fixes.native import NUMBER, native_change
+from ddefuzz.oracles.oracle import SEVERITIES
+from ddefuzz.oracles.table import row_of
+
+CAUSES: Final[tuple[Cause, ...]] = ("avoidable", "int-required", "symbolic-form", "wrong-capture")
+"""The causes that a change of PyTorch's code at the site mends."""
+
+FORMS: Final[Mapping[Verdict, str]] = {
+    "guard_or_false here": "guard_or_false",
+    "guard_or_true here": "guard_or_true",
+    "either answer here": "either answer",
+    "torch._check here": "torch._check",
+    "needs SymInt": "SymInt",
+    "no answer is right for all sizes": "a symbolic form",
+}
+"""What the guard becomes, by the verdict of the experiment."""
+
+
+class Coverage(NamedTuple):
+    """How many open findings of `CAUSES` there are, and how many are in a group of each label."""
+
+    findings: int
+    by_label: dict[Label, int]
+
+
+def grouped(findings: Iterable[Finding], known: Iterable[Fix] = ()) -> tuple[Fix, ...]:
+    """The changes for the open findings of `CAUSES`, the most severe first, then those that repair most ops.
+
+    A finding for which neither its answers nor its cause name a change is in no group.
+
+    `known` are fixes that were verified: their findings are in no other group. A duplicate is mended by the change for
+    the finding that it is a duplicate of.
+    """
+    everything = {one.id: one for one in findings}
+    open_ = to_mend(everything.values())
+    groups: dict[str, Fix] = {}
+    taken: dict[str, str] = {}
+    for fix in known:
+        groups[fix.id] = replace(fix, **_facts([one for name in fix.findings if (one := everything.get(name))]))
+        taken |= dict.fromkeys(fix.findings, fix.id)
+    made: dict[str, list[Finding]] = {}
+    for finding in open_:
+        if finding.id not in taken and _change(finding):
+            made.setdefault(id_of(finding), []).append(finding)
+    for name, members in made.items():
+        if name in groups:  # what a later run found at the same place
+            before = [everything[one] for one in groups[name].findings if one in everything]
+            groups[name] = replace(groups[name], **_facts([*before, *members]))
+        else:
+            groups[name] = _fix(name, members)
+    by_finding = {one: fix.id for fix in groups.values() for one in fix.findings}
+    for finding in everything.values():
+        fix_id = by_finding.get(finding.duplicate_of or "")
+        if fix_id is not None and finding.id not in by_finding:
+            fix = groups[fix_id]
+            members = [everything[one] for one in (*fix.findings, finding.id) if one in everything]
+            groups[fix_id] = replace(fix, **_facts(members))
+    return tuple(sorted(groups.values(), key=_order))
+
+
+def to_mend(findings: Iterable[Finding]) -> list[Finding]:
+    """The open findings of `CAUSES`, by id."""
+    everything = tuple(findings)
+    tracked = {version for finding in everything for version in finding.torch_versions}
+    return sorted(
+        (one for one in everything if one.cause in CAUSES and is_open(one.state, one.fixed_in, tracked)),
+        key=lambda one: one.id,
+    )
+
+
+def coverage(findings: Iterable[Finding], fixes: Iterable[Fix]) -> Coverage:
+    """How many of the open findings are in a group of each label."""
+    labels = {name: fix.label for fix in fixes for name in fix.findings}
+    open_ = to_mend(findings)
+    return Coverage(len(open_), {label: sum(labels.get(one.id) == label for one in open_) for label in LABELS})
+
+
+def id_of(finding: Finding) -> str:
+    """The id of the change for a finding: of what has to change, whatever the evidence for it is.
+
+    Two guards of one C++ function are one change, because C++ frames have no lines. In Python it is the code. All that
+    has to take SymInt at one site is one change, too.
+    """
+    if finding.cause == "int-required":
+        kind, what = "", NUMBER
+    elif finding.kind == "dde":
+        kind, what = "", finding.anchor if finding.site.language == "Python" else ""
+    else:
+        kind, what = finding.kind, finding.anchor
+    text = "\n".join((kind, str(finding.site), what))
+    return f"fix-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def _fix(name: str, members: Sequence[Finding]) -> Fix:
+    first = min(members, key=lambda one: (LABELS.index(label_of(one)), one.kind != "dde"))
+    members = (first, *(one for one in members if one is not first))
+    answers = first.answers
+    form = FORMS.get(answers.verdict, "") if answers is not None else ""
+    return Fix(
+        id=name,
+        label=label_of(first),
+        form=(answers.patch.form if answers is not None and answers.patch is not None else form) or "not known",
+        change=_change(first),
+        torch=answers.torch if answers is not None else "",
+        evidence=evidence_of(answers) if answers is not None and answers.tallies else (),
+        file=first.site.module or "",
+        **_facts(members),
+    )
+
+
+def label_of(finding: Finding) -> Label:
+    """What the stored answers alone say: nothing is verified by them."""
+    answers = finding.answers
+    is_right = answers is not None and answers.verdict in RIGHT and (answers.patch is None or answers.patch.is_right)
+    return "backed by forced answers" if is_right else "untested idea"
+
+
+def evidence_of(answers: Answers) -> tuple[str, ...]:
+    """A sentence for each thing that the experiment tried."""
+    rows = [row for row in answers.tallies if not row.clause and row.captures]
+    sentences = [f"Verdict of the forced answers: {answers.verdict} ({answers.extent}, in {answers.stage})."]
+    for row in rows:
+        parts = {"agrees": row.agrees, "refuses what eager takes": row.refuses, "differs": row.differs}
+        parts |= {"accepts what eager rejects": row.accepts}
+        ends = "; ".join(f"{what} at {', '.join(sizes)}" for what, sizes in parts.items() if sizes)
+        after = f" (in {row.follows} of them a later guard was answered, too)" if row.follows else ""
+        given = {"assert": "deferred to a run-time assertion", "assert not": "deferred to an assertion of its opposite"}
+        how = f"{given.get(row.answer, row.answer)}: captures {row.captures} of {row.programs}{after}"
+        sentences.append(f"{how}; {ends or 'nothing to compare'}.")
+    if answers.patch is not None:
+        patch = answers.patch
+        sentences.append(f"With the patch in memory, stored programs: {patch.kept}; torch's samples: {patch.samples}.")
+    return tuple(sentences)
+
+
+def _change(finding: Finding) -> str:
+    """What becomes of the code, in a sentence. Empty if neither the answers nor the cause say so."""
+    answers = finding.answers
+    if finding.kind != "dde" or answers is None:
+        return native_change(finding.site, finding.anchor, "needs SymInt") if finding.cause == "int-required" else ""
+    if finding.site.language != "Python":
+        return native_change(finding.site, finding.anchor, answers.verdict)
+    if answers.patch is not None and answers.patch.is_right:
+        return f"`{finding.anchor}` becomes `{' '.join(answers.patch.code.split())}`"
+    form = FORMS.get(answers.verdict)
+    return f"`{finding.anchor}` becomes {form}" if form else MEANINGS[finding.cause].fix.removeprefix("PyTorch: ")
+
+
+def _facts(members: Sequence[Finding]) -> dict[str, Any]:
+    """The fields of a fix that follow from its findings."""
+    if not members:
+        return {}
+    severities = [row_of(one.kind).severity for one in members]
+    site: Site = members[0].site
+    return {
+        "site": site,
+        "severity": min(severities, key=SEVERITIES.index),
+        "findings": tuple(one.id for one in members),
+        "guards": tuple(dict.fromkeys(one.anchor for one in members)),
+        "ops": tuple(sorted({op for one in members for op in (one.ops or one.shown_ops)})),
+        "versions": tuple(sorted({version for one in members for version in one.torch_versions})),
+    }
+
+
+def _order(fix: Fix) -> tuple[int, int, int, str]:
+    return [*SEVERITIES, fix.severity].index(fix.severity), -len(fix.ops), LABELS.index(fix.label), fix.id

@@ -1,0 +1,124 @@
+"""The record of a fix: one change of PyTorch with the findings that it mends, and its text form in `findings/fixes/`.
+
+A folder each: fix.toml, and of a verified fix change.patch, test.py and pull_request.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+import tomli_w
+
+from ddefuzz.classify.signature import Site
+from ddefuzz.errors import InputError
+from ddefuzz.files import entries, is_folder, is_there, read_text, read_toml, write_files
+
+SCHEMA: Final = "ddefuzz.fix/1"
+
+Label: TypeAlias = Literal["verified", "backed by forced answers", "untested idea"]
+"""How much is known of a change:
+
+verified                  it was made in a copy of torch, and nothing that was run there speaks against it
+backed by forced answers  an answer of the guard was forced, and the results agree with eager; the change is not made
+untested idea             it follows from the cause of the finding, and nothing was run
+"""
+
+LABELS: Final[tuple[Label, ...]] = ("verified", "backed by forced answers", "untested idea")
+
+ID: Final = re.compile(r"fix-[0-9a-f]{10}")
+
+TOML, PATCH, TEST, REQUEST = "fix.toml", "change.patch", "test.py", "pull_request.md"
+_TEXTS: Final = {PATCH: "patch", TEST: "test", REQUEST: "pull_request"}
+
+
+class Fix(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One change. `change` says in a sentence what becomes of the code at `site`, and `form` names its kind.
+
+    `findings` are mended by it, the first is the one that it was made for. `later` are those of them that are reached
+    only with the change: the next guards of the same programs. `guards` are the anchors, `ops` the functions that reach
+    them. `evidence` has a sentence for each thing that was tried, `doubts` for each that failed. `patch`, `test` and
+    `pull_request` are texts of their own, empty for a change that is not verified.
+    """
+
+    id: str
+    label: Label
+    form: str
+    change: str
+    site: Site
+    severity: str
+    findings: tuple[str, ...]
+    later: tuple[str, ...] = ()
+    guards: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    torch: str = ""
+    file: str = ""
+    evidence: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    patch: str = ""
+    test: str = ""
+    pull_request: str = ""
+
+    def __post_init__(self) -> None:
+        if not ID.fullmatch(self.id):
+            raise ValueError(f"found the id {self.id[:40]!r}, expected one such as fix-0123456789")
+        if not self.findings:
+            raise ValueError("found a fix without findings, expected at least one")
+
+
+def write_fixes(fixes: Iterable[Fix], folder: Path) -> None:
+    """Write each fix to its folder. Other folders are left alone."""
+    for fix in fixes:
+        fields: dict[str, Any] = msgspec.to_builtins(fix)
+        texts = {name: str(fields.pop(field, "")) for name, field in _TEXTS.items()}
+        toml = tomli_w.dumps({"schema": SCHEMA, **_without_none(fields)})
+        write_files(folder, {f"{fix.id}/{name}": text for name, text in {TOML: toml, **texts}.items() if text})
+        for name in (name for name, text in texts.items() if not text):
+            (folder / fix.id / name).unlink(missing_ok=True)
+
+
+def _without_none(value: Any) -> Any:
+    return (
+        {key: _without_none(one) for key, one in value.items() if one is not None} if isinstance(value, dict) else value
+    )
+
+
+def read_fixes(folder: Path) -> tuple[Fix, ...]:
+    """The fixes of a folder, by id; none if there is no such folder. Raises `InputError`."""
+    places = [one for one in entries(folder) if is_there(one / TOML)] if is_folder(folder) else []
+    return tuple(map(_read, places))
+
+
+def _read(place: Path) -> Fix:
+    path = place / TOML
+    fields = read_toml(path)
+    if (schema := fields.pop("schema", None)) != SCHEMA:
+        raise InputError(f"{path}: found schema {schema!r}, expected {SCHEMA!r}")
+    texts = {field: read_text(place / name) for name, field in _TEXTS.items() if is_there(place / name)}
+    if isinstance(site := fields.get("site"), dict):
+        fields["site"] = {"module": None, "function": None, **site}
+    try:
+        fix: Fix = msgspec.convert({**fields, **texts}, Fix)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: {error}") from error
+    if fix.id != place.name:
+        raise InputError(f"{path}: found id {fix.id!r}, expected that of its folder")
+    return fix
+
+
+def named(typed: str, fixes: Iterable[Fix]) -> Fix:
+    """The one fix whose id begins so, or that mends a finding of this id. Raises `InputError`."""
+    fitting = [
+        fix for fix in fixes if fix.id.startswith(typed) or fix.id.startswith(f"fix-{typed}") or typed in fix.findings
+    ]
+    if typed and len(fitting) == 1:
+        return fitting[0]
+    if typed and fitting:
+        raise InputError(
+            f"{typed!r}: found {len(fitting)} such fixes, expected one of {', '.join(one.id for one in fitting[:5])}"
+        )
+    raise InputError(f"{typed!r}: found no such fix, expected an id that `ddefuzz fixes` lists")

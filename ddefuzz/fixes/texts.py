@@ -1,0 +1,94 @@
+"""The texts of a fix: a test in PyTorch's style that fails before the change and passes after it; a pull request."""
+
+from __future__ import annotations
+
+import re
+from textwrap import indent
+
+from ddefuzz.classify.anchor import question
+from ddefuzz.errors import InputError
+from ddefuzz.escape import markdown_block, markdown_code, markdown_text
+from ddefuzz.findings.model import Finding
+from ddefuzz.fixes.model import Fix
+from ddefuzz.repro.finding import OWNERS, finding_snippet, parts_of
+
+_EXPORTED = re.compile(r"torch\.export\.export\(Program\(\), inputs, strict=(?:True|False)\)")
+_COMPILED = re.compile(r"torch\.compile\(program(.*)\)\(\*inputs\)")
+
+
+def test_text(finding: Finding, fix_id: str) -> str:
+    """A test that captures the smallest program of a finding and compares a call with eager. Raises `InputError`."""
+    if finding.stage not in OWNERS:
+        raise InputError(f"{finding.id}: found the stage {finding.stage}, expected one of {', '.join(OWNERS)}")
+    parts = parts_of(finding_snippet(finding))
+    *settings, last = parts.body
+    settings = [line for line in settings if "_dynamo.config" not in line]
+    patched = [line for line in parts.body if "_dynamo.config" in line]
+    if _EXPORTED.fullmatch(last):
+        compared = [f"captured = {last}.module()", "self.assertEqual(captured(*inputs), Program()(*inputs))"]
+    elif _COMPILED.fullmatch(last):
+        compared = [f"self.assertEqual({last}, program(*inputs))"]
+    else:
+        compared = [last]
+    named = "_".join(re.findall(r"[A-Za-z0-9]+", (finding.shown_ops or (str(finding.site),))[0].removeprefix("torch.")))
+    imports = sorted({*parts.imports} - {"import torch"})
+    decorators = [f"    @torch._dynamo.config.patch({_keyword(line)})" for line in patched]
+    lines = [
+        f'# Owner(s): ["{OWNERS[finding.stage]}"]',
+        "",
+        "import torch",
+        *(["import torch._dynamo"] if patched else []),
+        *imports,
+        "from torch.testing._internal.common_utils import run_tests, TestCase",
+        "",
+        "",
+        f"class Test{''.join(word.capitalize() for word in named.split('_'))}Unbacked(TestCase):",
+        *decorators,
+        f"    def test_{named.lower()}_unbacked_{fix_id.removeprefix('fix-')}(self):",
+        indent(parts.definition, " " * 8),
+        "",
+        *(indent(line, " " * 8) for line in (*settings, *compared)),
+        "",
+        "",
+        'if __name__ == "__main__":',
+        "    run_tests()",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _keyword(line: str) -> str:
+    return line.partition("_dynamo.config.")[2].replace(" = ", "=")
+
+
+def pull_request(fix: Fix, first: Finding) -> str:
+    """The text of a pull request, in Markdown. Nothing is filed."""
+    asked, function = question(first.expression), fix.site.function or ""
+    called = markdown_text(", ".join(fix.ops[:3]) or function)
+    lines = [
+        f"# [unbacked] {called}: no data-dependent error in {markdown_text(function)}",
+        "",
+        f"{markdown_code(f'{fix.site.module}:{function}')} decides {markdown_code(fix.guards[0])}. With an unbacked "
+        f"size this is {markdown_code(asked)}, which capture does not know, and it raises a data-dependent error:",
+        "",
+        markdown_block(_snippet(first), "python"),
+        "",
+        "### Change",
+        "",
+        fix.change + ".",
+        "",
+        "### Test",
+        "",
+        f"Before and after the change, in a copy of torch {markdown_text(fix.torch)}:",
+        "",
+        *(f"- {markdown_text(line)}" for line in fix.evidence),
+        "",
+        f"Found by ddefuzz ({markdown_text(', '.join(fix.findings))}).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _snippet(finding: Finding) -> str:
+    try:
+        return finding_snippet(finding)
+    except InputError:
+        return finding.minimal or finding.original or ""

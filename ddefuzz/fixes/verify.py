@@ -1,0 +1,225 @@
+"""Verifies a change of torch's Python code in a copy of the installed torch, before and after, in processes of its own.
+
+The copy is a folder of links to the installed package, with the changed files in place of theirs.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+import ddefuzz
+from ddefuzz import syntax
+from ddefuzz.answers.experiment import fault
+from ddefuzz.answers.patch import Patch
+from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Stage
+from ddefuzz.fixes.tasks import Sights, Task
+from ddefuzz.instrument.events import RaisedError
+
+SECONDS: Final = 900.0
+"""The limit by the clock of one process."""
+
+
+class Request(NamedTuple):
+    """What is to be verified: programs with their stages, the functions that reach the guard, and the test."""
+
+    programs: tuple[tuple[str, tuple[Stage, ...]], ...]
+    functions: tuple[str, ...]
+    test: str = ""
+
+
+class Judgement(NamedTuple):
+    """What speaks for the change, and what against it. `next` is the guard at which a program stops then."""
+
+    evidence: tuple[str, ...]
+    doubts: tuple[str, ...]
+    next: RaisedError | None = None
+
+
+def torch_folder() -> Path:
+    """The folder of the installed torch. Raises `UnsupportedError`."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise UnsupportedError("found no torch, expected an installed one")
+    return Path(spec.origin).parent
+
+
+def copy_with(root: Path, texts: Mapping[str, str], package: Path | None = None) -> None:
+    """Make a copy of torch below `root`, with these texts in place of its files (`torch/_refs/__init__.py`)."""
+    _link(package or torch_folder(), root / "torch", {tuple(file.split("/")[1:]): text for file, text in texts.items()})
+
+
+def _link(real: Path, here: Path, texts: Mapping[tuple[str, ...], str]) -> None:
+    here.mkdir()
+    changed = {parts[0] for parts in texts}
+    for entry in os.scandir(real):
+        if entry.name not in {"__pycache__", *changed}:  # compiled code of the changed file would be written there
+            (here / entry.name).symlink_to(entry.path)
+    for name in changed:
+        below = {parts[1:]: text for parts, text in texts.items() if parts[0] == name}
+        if () in below:
+            (here / name).write_text(below[()], encoding="utf-8")
+        else:
+            _link(real / name, here / name, below)
+
+
+def task_of(request: Request, patches: Sequence[Patch]) -> Task:
+    """What is run with the patches, and without them."""
+    scripted = [f"{_module(patch.file)}:{name}" for patch in patches for name in _touched(patch)]
+    return Task(request.programs, request.functions, patches[0].file, tuple(scripted), request.test)
+
+
+def without(task: Task) -> Task:
+    """What is run of it with torch as installed. That the programs are not captured there is shown by the test."""
+    return msgspec.structs.replace(task, programs=tuple((text, ()) for text, _ in task.programs))
+
+
+def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
+    """Compare what was seen with torch as installed with what was seen with the change."""
+    if isinstance(before, str) or isinstance(after, str):
+        return Judgement((), (before if isinstance(before, str) else f"with the change, {after}",))
+    evidence, doubts = list[str](), list[str]()
+    subjects = [(text, stage) for text, stages in task.programs for stage in stages]
+    ends = [
+        (stage, fault(ProgramSubject(text), seen)) for (text, stage), seen in zip(subjects, after.captured, strict=True)
+    ]
+    doubts += dict.fromkeys(f"in {stage}: {why}" for stage, why in ends if why)
+    right = dict.fromkeys(stage for stage, why in ends if not why)
+    if right:
+        calls = dict.fromkeys(call.size for seen in after.captured for call in seen.calls if call.agreement == "same")
+        evidence.append(f"Captured in {', '.join(right)}, and agrees with eager at {', '.join(calls)}.")
+    errors = [[(call.size, call.eager.error) for seen in one.eager for call in seen.calls] for one in (before, after)]
+    if errors[0] != errors[1]:
+        doubts.append("eager raises another error at some size of the programs")
+    evidence, doubts = [*evidence, *_samples(before, after)[0]], [*doubts, *_samples(before, after)[1]]
+    for name, error in after.scripted.items():
+        if error and not before.scripted.get(name, error):
+            doubts.append(f"torch.jit.script of {name} fails: {error}")
+        elif not error:
+            evidence.append(f"torch.jit.script of {name.replace(':', '.')} compiles, as before.")
+    if task.test and (before.test == "passes" or after.test != "passes"):
+        doubts.append(f"the test, before: {before.test}; after: {after.test}")
+    elif task.test:
+        evidence.append(f"The test fails before ({before.test.removeprefix('fails: ')[:100]}) and passes after.")
+    stops = next((seen.raised for seen in after.captured if seen.outcome != "ok" and seen.raised is not None), None)
+    return Judgement(tuple(evidence), tuple(doubts), stops)
+
+
+def _samples(before: Sights, after: Sights) -> tuple[list[str], list[str]]:
+    """What torch's samples say for the change, and against it."""
+    old, new = before.samples, after.samples
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    doubts = [f"sample {name}: was {old.get(name)!s:.160}, is {new.get(name)!s:.160}" for name in names[:3]]
+    doubts += (worse := _worse(before.of_samples, after.of_samples)[:3])
+    evidence = []
+    if not names and new:
+        wrong = sum("error" in name.split() for name in new)
+        number = sum("fake" in name.split() for name in new)
+        evidence.append(
+            f"torch's samples do the same in eager and with fake tensors ({number}, and {wrong} of errors)."
+        )
+    if not worse and after.of_samples:
+        pairs = zip(before.of_samples, after.of_samples, strict=True)
+        mended = sum(one.outcome != "ok" and other.outcome == "ok" for one, other in pairs)
+        evidence.append(
+            f"torch's samples in aot, with unbacked, backed and static sizes: {len(after.of_samples)} runs, none is "
+            f"worse, {mended} are captured only with the change."
+        )
+    return evidence, doubts
+
+
+def _worse(before: Sequence[Observation], after: Sequence[Observation]) -> list[str]:
+    """Samples that are not captured any more, or wrongly now."""
+    subject, worse = ProgramSubject(""), []
+    for old, new in zip(before, after, strict=True):
+        was, is_now = fault(subject, old), fault(subject, new)
+        was_captured = old.outcome == "ok"
+        if is_now and ((was_captured and not was) or (new.outcome == "ok" and not (was_captured and was))):
+            worse.append(f"a sample in {old.stage}: {is_now[:160]}")
+    return worse
+
+
+def _module(file: str) -> str:
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _touched(patch: Patch) -> list[str]:
+    """The functions of the module whose code the change touches."""
+    before, after = _functions(patch.before), _functions(patch.after)
+    return [name for name, code in before.items() if after.get(name, code) != code]
+
+
+def _functions(text: str) -> dict[str, str]:
+    return {one.name: ast.unparse(one) for one in syntax.parse(text).body if isinstance(one, ast.FunctionDef)}
+
+
+def probed(tasks: Sequence[Task], texts: Mapping[str, str]) -> list[Sights | str]:
+    """What one process saw for each task with these files of torch; for those that it did not do, why it ended."""
+    with tempfile.TemporaryDirectory(prefix="ddefuzz-fix-") as made:
+        folder = Path(made)
+        (folder / "tasks.json").write_bytes(msgspec.json.encode(tasks))
+        paths = [str(Path(ddefuzz.__file__).parents[1])]
+        if texts:
+            (folder / "copy").mkdir()
+            copy_with(folder / "copy", texts)
+            paths.insert(0, str(folder / "copy"))
+        environment = {name: value for name, value in os.environ.items() if name != "TORCH_LOGS"}
+        environment |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+        words = [sys.executable, "-P", "-m", "ddefuzz.fixes.probe", "tasks.json", "seen.jsonl"]
+        ended = _ended(words, environment, folder, SECONDS * len(tasks))
+        result = folder / "seen.jsonl"
+        lines = result.read_bytes().splitlines() if result.exists() else []
+        done: list[Sights | str] = [msgspec.json.decode(line, type=Sights) for line in lines]
+        return [*done, *[ended or "the process wrote nothing"] * (len(tasks) - len(done))]
+
+
+def _ended(words: list[str], environment: dict[str, str], folder: Path, seconds: float) -> str:
+    """How a process ended, if not well."""
+    try:
+        ran = subprocess.run(
+            words,
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            start_new_session=True,  # Ctrl-C reaches who asks, which ends after this
+        )
+    except subprocess.TimeoutExpired:
+        return f"the process did not end within {seconds:.0f} s"
+    last = (ran.stderr.strip().splitlines() or ["no message"])[-1]
+    return f"the process ended with code {ran.returncode}: {last[:200]}" if ran.returncode else ""
+
+
+def apply_fault(patch: str, files: Sequence[str]) -> str:
+    """Why a patch does not apply to the files of the installed torch. Empty if it does. `InputError` without git."""
+    with tempfile.TemporaryDirectory(prefix="ddefuzz-fix-") as made:
+        folder = Path(made)
+        for file in files:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes((torch_folder().parent / file).read_bytes())
+        (folder / "change.patch").write_text(patch, encoding="utf-8")
+        environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+        try:
+            ran = subprocess.run(
+                ["git", "apply", "--check", "change.patch"],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except OSError as error:
+            raise InputError(f"git: cannot be run: {error.strerror}, expected git on the PATH") from error
+    return ran.stderr.strip().partition("\n")[0] if ran.returncode else ""

@@ -1,0 +1,138 @@
+"""Verifies the Python changes of groups, one after the other: candidates, further links of a program, texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from ddefuzz.answers.patch import Patch
+from ddefuzz.classify.anchor import python_anchor
+from ddefuzz.classify.site import site
+from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import CAPTURE_STAGES
+from ddefuzz.files import unified_diff
+from ddefuzz.findings.model import Finding
+from ddefuzz.fixes.change import candidates
+from ddefuzz.fixes.model import Fix
+from ddefuzz.fixes.tasks import Sights
+from ddefuzz.fixes.texts import pull_request, test_text
+from ddefuzz.fixes.verify import Judgement, Request, judged, probed, task_of, without
+from ddefuzz.instrument.events import RaisedError
+
+MOST_CANDIDATES: Final = 2
+"""How many changes of one guard are tried."""
+
+MOST_LINKS: Final = 3
+"""How many guards of one program, one after the other, are changed together."""
+
+MOST_PROGRAMS: Final = 2
+MOST_FUNCTIONS: Final = 2
+
+
+class Job(NamedTuple):
+    """A group to verify: its first findings, the changes to try, and what is run."""
+
+    fix: Fix
+    findings: tuple[Finding, ...]
+    patches: tuple[Patch, ...]
+    request: Request
+
+
+def job_of(fix: Fix, findings: Mapping[str, Finding]) -> Job | None:
+    """What to run for a group; None if its guard is not in Python, or no change of its code is known."""
+    members = tuple(findings[one] for one in fix.findings if one in findings)
+    raised = _raised(members[0]) if members else None
+    if raised is None or fix.site.language != "Python":
+        return None
+    answers = members[0].answers
+    form = answers.patch.form if answers is not None and answers.patch is not None else ""
+    patches = tuple(islice(candidates(raised, form), MOST_CANDIDATES))
+    if not patches:
+        return None
+    try:
+        test = test_text(members[0], fix.id)
+    except InputError:
+        test = ""
+    programs = [(one.minimal or one.original or "", one.stages) for one in members[:MOST_PROGRAMS]]
+    request = Request(
+        tuple(
+            (text, tuple(one for one in CAPTURE_STAGES if one in {*stages, "aot"})) for text, stages in programs if text
+        ),
+        tuple(dict.fromkeys(op for one in members for op in one.shown_ops))[:MOST_FUNCTIONS],
+        test,
+    )
+    return Job(fix, members, patches, request)
+
+
+def _raised(finding: Finding) -> RaisedError | None:
+    return None if finding.evidence is None else finding.evidence.observation.raised
+
+
+def baselines(jobs: Sequence[Job]) -> list[Sights | str]:
+    """What torch as installed does, for each job."""
+    return probed([without(task_of(job.request, job.patches)) for job in jobs], {})
+
+
+def verified(job: Job, before: Sights | str, others: Iterable[Finding], torch: str) -> Fix:
+    """The fix with the result of its best change: verified, or the label that it had, with what speaks against it.
+
+    `others` are findings that may be later links: those that no other change is known to mend.
+    """
+    best: tuple[list[Patch], Judgement, list[Finding]] | None = None
+    for patch in job.patches:
+        for patches, result, later in _chain(job, [patch], before, tuple(others)):
+            if best is None or len(result.doubts) < len(best[1].doubts):
+                best = patches, result, later
+        if best is not None and not best[1].doubts:
+            break
+    assert best is not None
+    patches, result, later = best
+    first = job.findings[0]
+    tried = " and ".join(f"`{' '.join(patch.code.split())}`" for patch in patches)
+    if result.doubts or not job.request.test:
+        doubts = result.doubts or ("no test in PyTorch's style can show it",)
+        return replace(job.fix, torch=torch, doubts=(f"Tried in a copy of torch: {tried}.", *doubts))
+    texts: dict[str, tuple[str, str]] = {}
+    for patch in patches:
+        texts[patch.file] = texts.get(patch.file, (patch.before,))[0], patch.after
+    ids = dict.fromkeys([*job.fix.findings, *(one.id for one in later)])
+    fix = replace(
+        job.fix,
+        label="verified",
+        form=patches[0].form,
+        change=f"`{first.anchor}` becomes {tried}",
+        torch=torch,
+        findings=tuple(ids),
+        later=tuple(one.id for one in later),
+        file=", ".join(texts),
+        evidence=result.evidence,
+        doubts=(),
+        patch="".join(unified_diff(file, *both) for file, both in texts.items()),
+        test=job.request.test,
+    )
+    return replace(fix, pull_request=pull_request(fix, first))
+
+
+def _chain(
+    job: Job, patches: list[Patch], before: Sights | str, others: tuple[Finding, ...]
+) -> Iterator[tuple[list[Patch], Judgement, list[Finding]]]:
+    """The results of a change, then of it with changes of the guards at which the program stops next."""
+    later: list[Finding] = []
+    for _ in range(MOST_LINKS):
+        texts = {patch.file: patch.after for patch in patches}
+        task = task_of(job.request, patches)
+        (after,) = probed([task], texts)
+        result = judged(task, before, after)
+        yield list(patches), result, list(later)
+        following = None if result.next is None else next(candidates(result.next, "", texts), None)
+        if not result.doubts or result.next is None or following is None or following.after in texts.values():
+            return
+        where, frame = site(result.next)
+        same = [one for one in others if (one.site, one.anchor) == (where, python_anchor(frame))]
+        if any(one in job.findings for one in same):
+            return  # the guard itself
+        patches = [*patches, following]
+        later += same

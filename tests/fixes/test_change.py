@@ -1,0 +1,125 @@
+"""Tests of the changes in the form of their file, and of the copy of torch that has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.answers.patch import Patch, Source
+from ddefuzz.errors import InputError
+from ddefuzz.files import unified_diff
+from ddefuzz.fixes.change import in_form_of_file
+from ddefuzz.fixes.verify import apply_fault, copy_with, torch_folder
+
+SCRIPTED, OTHER = "torch/nn/functional.py", "torch/_refs/__init__.py"
+TEXT = '''import torch
+
+
+def loss(input: Tensor, target: Tensor, n: int | None = None) -> Tensor:
+    """A loss."""
+    if target.size() != input.size():
+        raise ValueError(
+            f"found {target.size()}, "
+            "expected another"
+        )
+    if n is not None and n >= input.size(0):
+        raise AssertionError("n")
+    if input.numel() == 0:
+        return target
+    return input
+'''
+
+
+def changed(file: str, anchor: str, form: str) -> str:
+    source = Source(TEXT)
+    line = next(number for number, one in enumerate(TEXT.splitlines(), 1) if anchor in one)
+    patch = next(one for one in in_form_of_file(source, file, line, anchor) if one.form == form)
+    return patch.after
+
+
+def test_a_check_of_a_scripted_file_is_a_function_beside_the_old_code() -> None:
+    after = changed(SCRIPTED, "target.size() != input.size()", "torch._check")
+    assert after == TEXT.replace(
+        "def loss",
+        """@_jit_unused
+def _check_loss(target: Tensor, input: Tensor) -> None:
+    from torch.fx.experimental.symbolic_shapes import guard_or_true, sym_eq
+
+    holds = sym_eq(target.size(), input.size())
+    if not guard_or_true(holds):
+        raise ValueError(
+            f"found {target.size()}, "
+            "expected another"
+        )
+    torch._check_value(holds)
+
+
+def loss""",
+    ).replace(
+        """    if target.size() != input.size():
+        raise ValueError(
+            f"found {target.size()}, "
+            "expected another"
+        )
+""",
+        """    if torch.jit.is_scripting():
+        if target.size() != input.size():
+            raise ValueError(
+                f"found {target.size()}, "
+                "expected another"
+            )
+    else:
+        _check_loss(target, input)
+""",
+    )
+
+
+def test_an_assertion_stays_one_and_other_clauses_still_decide() -> None:
+    after = changed(SCRIPTED, "n >= input.size(0)", "torch._check")
+    assert "def _check_loss(n: int, input: Tensor) -> None:" in after
+    assert (
+        "    if n is not None:\n"
+        "        holds = n < input.size(0)\n"
+        "        if not guard_or_true(holds):\n"
+        '            raise AssertionError("n")\n'
+        "        torch._check_with(AssertionError, holds, None)\n"
+    ) in after
+
+
+def test_a_value_of_a_scripted_file_keeps_the_old_code_for_scripting() -> None:
+    after = changed(SCRIPTED, "input.numel() == 0", "guard_or_false")
+    assert "    if input.numel() == 0 if torch.jit.is_scripting() else _loss_condition(input):\n" in after
+    assert "    return guard_or_false(input.numel() == 0)\n\n\ndef loss" in after
+
+
+def test_another_file_has_its_imports_in_the_function() -> None:
+    after = changed(OTHER, "input.numel() == 0", "guard_or_false")
+    assert '"""A loss."""\n    from torch.fx.experimental.symbolic_shapes import guard_or_false\n\n' in after
+    assert "    if guard_or_false(input.numel() == 0):\n" in after
+
+
+def test_the_copy_is_torch_with_the_changed_file(tmp_path: Path) -> None:
+    package = tmp_path / "torch"
+    for name in ("__init__.py", "nn/__init__.py", "nn/functional.py", "nn/__pycache__/functional.pyc", "lib/a.so"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(name)
+    (tmp_path / "copy").mkdir()
+    copy_with(tmp_path / "copy", {"torch/nn/functional.py": "changed"}, package)
+    copy = tmp_path / "copy" / "torch"
+    assert (copy / "nn" / "functional.py").read_text() == "changed"
+    assert (package / "nn" / "functional.py").read_text() == "nn/functional.py"
+    assert (copy / "lib").is_symlink()
+    assert (copy / "nn" / "__init__.py").is_symlink()
+    assert not (copy / "nn" / "__pycache__").exists()  # Python would write the code of the changed file there
+
+
+def test_a_patch_applies_to_the_files_of_the_installed_torch_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (torch_folder() / "version.py").read_text()
+    patch = Patch("", "torch/version.py", "", before, f"{before}more = 1\n")
+    assert apply_fault(patch.diff, [patch.file]) == ""
+    other = unified_diff("torch/version.py", "another file\n", "changed\n")
+    assert "patch does not apply" in apply_fault(other, [patch.file]) or "failed" in apply_fault(other, [patch.file])
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InputError, match="git: cannot be run"):
+        apply_fault(patch.diff, [patch.file])

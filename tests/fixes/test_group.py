@@ -1,0 +1,204 @@
+"""Tests of grouping findings by the change that mends them: on hand-made findings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from ddefuzz.answers.model import Answers, PatchEvidence, Score, Tally
+from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
+from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import EXPLICIT
+from ddefuzz.findings.lifecycle import State
+from ddefuzz.findings.model import Finding, Occurrence
+from ddefuzz.fixes.group import Coverage, coverage, grouped
+from ddefuzz.fixes.model import TOML, Fix, named, read_fixes, write_fixes
+from ddefuzz.fixes.native import native_change
+
+ROLL = Site("Python", "torch/_refs/__init__.py", "roll")
+DIFF = Site("C++", None, "at::native::diff_helper")
+NOW = "2026-01-01T00:00:00.000000Z"
+
+
+def seen(op: str) -> Occurrence:
+    return Occurrence("2.13.0+cpu", "export", str(EXPLICIT), op, "fails", 1, NOW, NOW)
+
+
+def found(
+    number: int,
+    site: Site,
+    anchor: str,
+    answers: Answers | None = None,
+    *ops: str,
+    cause: Cause = "avoidable",
+    state: State = "new",
+    kind: str = "dde",
+    duplicate_of: str | None = None,
+) -> Finding:
+    return Finding(
+        id=f"{kind}-{number:010}",
+        signature=Signature(kind, site, anchor),
+        cause=cause,
+        state=state,
+        answers=answers,
+        occurrences=tuple(seen(op) for op in ops),
+        duplicate_of=duplicate_of,
+    )
+
+
+def answered(verdict: Verdict, *, differ: int | None = None) -> Answers:
+    patch = None
+    if differ is not None:
+        patch = PatchEvidence("guard_or_false", "guard_or_false(n == 0)", Score(agree=2, differ=differ), Score())
+    tally = Tally(answer="False", programs=2, captures=2, follows=1, agrees=("example", "0"))
+    return Answers(verdict, "aot", "2.13.0+cpu", 2, (tally,), patch)
+
+
+def test_a_group_names_its_guards_ops_findings_versions_and_evidence() -> None:
+    (fix,) = grouped([found(1, ROLL, "n == 0", answered("guard_or_false here", differ=0), "torch.roll", "Tensor.roll")])
+    assert (fix.label, fix.form, fix.severity) == ("backed by forced answers", "guard_or_false", "cannot capture")
+    assert fix.change == "`n == 0` becomes `guard_or_false(n == 0)`"
+    assert (fix.guards, fix.ops, fix.versions) == (("n == 0",), ("Tensor.roll", "torch.roll"), ("2.13.0+cpu",))
+    assert fix.evidence[1] == (
+        "False: captures 2 of 2 (in 1 of them a later guard was answered, too); agrees at example, 0."
+    )
+
+
+def test_python_code_is_a_change_each_and_a_native_function_is_one() -> None:
+    right = answered("guard_or_true here")
+    fixes = grouped(
+        [
+            found(1, ROLL, "n == 0", right),
+            found(2, ROLL, "m == 0", right),
+            found(3, DIFF, "guard_bool operator>", right),
+            found(4, DIFF, "guard_bool operator==", answered("another guard decides")),
+            found(5, DIFF, "guard_int", answered("needs SymInt"), cause="int-required"),
+            found(6, DIFF, "sizes", cause="int-required", kind="recompiles"),
+        ]
+    )
+    members = sorted(fix.findings for fix in fixes)
+    assert members == [
+        ("dde-0000000001",),
+        ("dde-0000000002",),
+        ("dde-0000000003", "dde-0000000004"),
+        ("dde-0000000005", "recompiles-0000000006"),
+    ]
+    labels = {fix.findings[0][-1]: fix.label for fix in fixes}
+    assert labels == dict.fromkeys("123", "backed by forced answers") | {"5": "untested idea"}
+
+
+def test_the_most_severe_comes_first_then_what_repairs_most_ops() -> None:
+    idea = answered("guard_or_true here")
+    fixes = grouped(
+        [
+            found(1, DIFF, "sizes", None, "torch.diff", cause="int-required", kind="recompiles"),
+            found(2, ROLL, "n == 0", idea, "torch.roll"),
+            found(3, ROLL, "m == 0", idea, "torch.roll", "Tensor.roll"),
+        ]
+    )
+    assert [fix.findings[0] for fix in fixes] == ["dde-0000000003", "dde-0000000002", "recompiles-0000000001"]
+
+
+def test_what_is_closed_or_the_programs_own_is_in_no_group() -> None:
+    right = answered("guard_or_true here")
+    findings = [
+        found(1, ROLL, "n == 0", right, state="wont-fix"),
+        found(2, ROLL, "m == 0", right, cause="user"),
+        found(3, ROLL, "values", cause="wrong-capture", kind="wrong-values"),
+    ]
+    assert not grouped(findings)
+    assert coverage(findings, ()).findings == 1  # nothing is known about the third
+
+
+def test_a_duplicate_is_mended_with_its_original() -> None:
+    first = found(1, ROLL, "n == 0", answered("guard_or_true here"))
+    (fix,) = grouped([first, found(2, ROLL, "m == 0", state="duplicate", duplicate_of=first.id)])
+    assert fix.findings == ("dde-0000000001", "dde-0000000002")
+
+
+def test_a_patch_with_which_something_differs_is_an_untested_idea() -> None:
+    (fix,) = grouped([found(1, ROLL, "n == 0", answered("either answer here", differ=3))])
+    assert fix.label == "untested idea"
+
+
+def test_a_finding_is_in_one_group_that_of_a_verified_change_first() -> None:
+    findings = [
+        found(1, ROLL, "n == 0", answered("guard_or_true here")),
+        found(2, ROLL, "m", answered("no answer captures")),
+    ]
+    (made, _) = sorted(grouped(findings), key=lambda fix: fix.findings)
+    known = replace(made, label="verified", findings=tuple(one.id for one in findings), later=(findings[1].id,))
+    (fix,) = grouped(findings, [known])
+    assert (fix.id, fix.label, fix.findings) == (made.id, "verified", known.findings)
+    assert coverage(findings, [fix]) == Coverage(2, {"verified": 2, "backed by forced answers": 0, "untested idea": 0})
+
+
+@pytest.mark.parametrize(
+    ("anchor", "verdict", "text"),
+    [
+        (
+            "guard_bool operator>",
+            "guard_or_true here",
+            "`a > b` of a SymInt becomes `TORCH_GUARD_OR_TRUE(a.sym_gt(b))`",
+        ),
+        ("guard_bool operator!=", "torch._check here", "becomes `TORCH_SYM_CHECK(a.sym_ne(b), …)`"),
+        ("guard_bool operator==", "either answer here", "see first whether the test can go"),
+        ("guard_bool", "another guard decides", "is not evaluated: a symbolic form, or a deferred check"),
+        ("guard_int", "needs SymInt", "reads sizes as c10::SymInt"),
+    ],
+)
+def test_a_change_of_native_code_is_a_text(anchor: str, verdict: Verdict, text: str) -> None:
+    assert text in native_change(DIFF, anchor, verdict)
+
+
+FIX = Fix(
+    id="fix-0123456789",
+    label="verified",
+    form="guard_or_false",
+    change="`n == 0` becomes `guard_or_false(n == 0)`",
+    site=ROLL,
+    severity="cannot capture",
+    findings=("dde-0000000001",),
+    patch="--- a/x\n+++ b/x\n",
+    test="import torch\n",
+    pull_request="# title\n",
+)
+
+
+def test_the_text_form_gives_the_same_fix(tmp_path: Path) -> None:
+    native = replace(FIX, id="fix-aaaaaaaaaa", site=DIFF, patch="", test="", pull_request="")
+    write_fixes([FIX, native], tmp_path)
+    assert read_fixes(tmp_path) == (FIX, native)
+    write_fixes([replace(FIX, patch="")], tmp_path)
+    assert read_fixes(tmp_path)[0].patch == ""
+    assert not read_fixes(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("ddefuzz.fix/1", "ddefuzz.fix/0", "found schema 'ddefuzz.fix/0', expected 'ddefuzz.fix/1'"),
+        ("label = ", "lable = ", "lable"),
+        ("fix-0123456789", "fix-aaaaaaaaaa", "found id 'fix-aaaaaaaaaa', expected that of its folder"),
+        ("verified", "sure", "sure"),
+    ],
+)
+def test_a_damaged_text_form_is_refused_in_one_line(tmp_path: Path, before: str, after: str, message: str) -> None:
+    write_fixes([FIX], tmp_path)
+    path = tmp_path / FIX.id / TOML
+    path.write_text(path.read_text().replace(before, after))
+    with pytest.raises(InputError, match=message) as error:
+        read_fixes(tmp_path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_fix_is_named_by_the_start_of_its_id_or_by_a_finding() -> None:
+    assert named("fix-01", [FIX]) == named("dde-0000000001", [FIX]) == FIX
+    for typed, message in (("fix-9", "found no such fix"), ("", "found no such fix")):
+        with pytest.raises(InputError, match=message):
+            named(typed, [FIX])
+    with pytest.raises(InputError, match="found 2 such fixes"):
+        named("fix-01", [FIX, replace(FIX, id="fix-0123000000")])
