@@ -18,6 +18,7 @@ from typing import Any, Final
 import psutil  # type: ignore[import-untyped]
 
 from ddefuzz.errors import InputError
+from ddefuzz.syntax import lines_of
 
 MAX_BYTES: Final = 16 * 2**20
 """The largest file that is read, unless its reader has a limit of its own."""
@@ -455,7 +456,5 @@ def _umask() -> int:
 
 def unified_diff(name: str, before: str, after: str) -> str:
     """The diff of a file, as `git apply` and `patch -p1` take it. `name` is its path below the project's folder."""
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
-    )
+    lines = difflib.unified_diff(lines_of(before), lines_of(after), f"a/{name}", f"b/{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

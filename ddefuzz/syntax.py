@@ -66,6 +66,11 @@ def compiles(source: str) -> bool:
     return True
 
 
+def lines_of(source: str) -> list[str]:
+    """The lines as Python counts them, with their ends. `str.splitlines` splits at form feeds, too."""
+    return [line.decode() for line in source.encode().splitlines(keepends=True)]
+
+
 def replaced(source: str, node: ast.expr | ast.stmt, text: str) -> str:
     """The source with one expression or statement replaced. Columns of `ast` count bytes."""
     lines = source.encode().splitlines(keepends=True)

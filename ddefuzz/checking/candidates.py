@@ -9,189 +9,39 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from itertools import combinations, product
+from itertools import combinations
 from typing import NamedTuple
 
 import msgspec
 
-from ddefuzz.answers.patch import CHECKS
 from ddefuzz.checking.edits import (
-    ChangeKind,
     Edit,
     Place,
     Rewrite,
     Sources,
     bound_within,
-    contains,
     fixes_a_size,
-    following,
     function_at,
     holds,
-    imported,
     in_user_words,
     inserted,
     locate,
     opposite,
     statements_at,
     tested,
-    with_block,
 )
 from ddefuzz.checking.patch import InputDim, Interface
 from ddefuzz.checking.problems import NUMBERS, full_path, own_line
+from ddefuzz.checking.rewrites import REWRITES
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import USER_SITE
-from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame, RaisedError, SymbolOrigin
-from ddefuzz.syntax import compiles, replaced
+from ddefuzz.syntax import lines_of, replaced
 
 _TRUTH_OF_A_TENSOR = re.compile(r"|Eq\([uz]\w*, 1\)|Ne\([uz]\w*, 0(\.0)?\)")
 """Expressions of a branch on a tensor: torch evaluates its `item()`. Empty: dynamo rejects it before that."""
-
-_IS_SIZE = re.compile(r"\.shape\b|\.size\(|\.numel\(|\blen\(")
-"""A condition on sizes, which no op on tensors computes."""
-
-PROBE = "ddefuzz probe: "  # the beginning of the message of a source that `probe_of` makes
-VALUE = "DDEFUZZ_VALUE"  # what stands for a value of the example that is not known yet
-
-
-def keep_symbolic(place: Place) -> Iterator[Edit]:
-    """`int(t)` and `max(a, b)` that stay symbolic."""
-    for node in ast.walk(place.statement):
-        if isinstance(node, ast.expr) and (text := _symbolic(node)) is not None:
-            yield Edit(replaced(place.source, node, text), "rewrite", f"keep the number symbolic: {text}")
-
-
-def one_block(place: Place) -> Iterator[Edit]:
-    """Drop a branch that only saves work, or always take it."""
-    statement = place.statement
-    if not isinstance(statement, ast.If) or not contains(statement.test, place.expression):
-        return
-    condition = ast.unparse(statement.test)
-    sides = (
-        (statement.orelse, f"drop the branch `if {condition}`"),
-        (statement.body, f"run the code of the branch `if {condition}` in all cases"),
-    )
-    for block, does in sides:
-        source = with_block(place.source, statement, block)
-        if source is not None and compiles(source):
-            yield Edit(source, "rewrite", does, removed=statement.test)
-
-
-def one_value(place: Place) -> Iterator[Edit]:
-    """Take one side of `a if test else b`."""
-    for node in ast.walk(place.statement):
-        if isinstance(node, ast.IfExp) and contains(node.test, place.expression):
-            alone = any(one is node for one in ast.iter_child_nodes(place.statement))
-            for side in (node.orelse, node.body):
-                text = ast.unparse(side)
-                source = replaced(
-                    place.source, node, text if alone and not isinstance(side, ast.NamedExpr) else f"({text})"
-                )
-                yield Edit(source, "rewrite", f"compute {text} for every size", removed=node.test)
-
-
-def select(place: Place) -> Iterator[Edit]:
-    """A branch on a tensor or a number computed without a branch: both sides, and `torch.where`."""
-    for node in ast.walk(place.statement):
-        if isinstance(node, ast.IfExp) and contains(node.test, place.expression):
-            for condition in _as_conditions(node.test):
-                text = _where(condition, node.body, node.orelse)
-                yield Edit(replaced(place.source, node, text), "rewrite", "compute both branches and select")
-    if isinstance(place.statement, ast.If) and contains(place.statement.test, place.expression):
-        for condition in _as_conditions(place.statement.test):
-            yield from _select_statement(place, place.statement, condition)
-
-
-def _select_statement(place: Place, statement: ast.If, condition: str) -> Iterator[Edit]:
-    """`if t: x = a` as `x = torch.where(t, a, x)`, and `if t: return a` before `return b`."""
-    rest: str | None = place.source
-    match statement.body, statement.orelse or following(place.source, statement):
-        case [ast.Assign([target], value)], [ast.Assign([other], otherwise), *_] if statement.orelse and ast.unparse(
-            target
-        ) == ast.unparse(other):
-            text = f"{ast.unparse(target)} = {_where(condition, value, otherwise)}"
-        case [ast.Assign([target], value)], _ if not statement.orelse:
-            text = f"{ast.unparse(target)} = {_where(condition, value, target)}"
-        case [ast.AugAssign(target, operator, value)], _ if not statement.orelse:
-            changed = ast.BinOp(ast.Name(ast.unparse(target)), operator, value)
-            text = f"{ast.unparse(target)} = {_where(condition, changed, target)}"
-        case [ast.Return(ast.expr() as value)], [ast.Return(ast.expr() as otherwise) as last, *_]:
-            text = f"return {_where(condition, value, otherwise)}"
-            rest = place.source if statement.orelse else with_block(place.source, last, [])
-        case _:
-            return
-    source = None if rest is None else replaced(rest, statement, text)
-    if source is not None and compiles(source):
-        yield Edit(source, "rewrite", "compute both branches and select")
-
-
-def assert_instead(place: Place) -> Iterator[Edit]:
-    """`assert condition`, and `if condition: raise`, as a check at run time."""
-    match place.statement:
-        case ast.Assert(test, message):
-            condition: ast.expr = test
-            shown = message
-        case ast.If(test, [ast.Raise(exception)], []):
-            condition = opposite(test)
-            shown = exception.args[0] if isinstance(exception, ast.Call) and exception.args else None
-        case _:
-            return
-    is_elif = place.source.splitlines()[place.statement.lineno - 1].lstrip().startswith("elif")
-    if is_elif or not contains(place.statement.test, place.expression):
-        return
-    arguments = [f", lambda: {ast.unparse(shown)}" if shown is not None else ""]
-    if not isinstance(shown, ast.Constant | None):
-        arguments.append("")  # torch.compile refuses messages that use local variables
-    names = dict.fromkeys((_check_of(place.statement), "torch._check"))
-    checks = [f"{name}({ast.unparse(condition)}{argument})" for name, argument in product(names, arguments)]
-    if not _IS_SIZE.search(ast.unparse(condition)):
-        text = ast.unparse(shown) if isinstance(shown, ast.Constant | ast.JoinedStr) else repr("expected to hold")
-        checks.append(f"torch._assert_async({_tensor(condition)}, {text})")
-    for check in checks:
-        yield Edit(replaced(place.source, place.statement, check), "rewrite", "check the condition at run time")
-
-
-def _check_of(statement: ast.stmt) -> str:
-    match statement:
-        case ast.If(_, [ast.Raise(ast.Call(ast.Name(error)) | ast.Name(error))], []):
-            return CHECKS.get(error, "torch._check")
-        case _:
-            return "torch._check"
-
-
-def other_op(place: Place) -> Iterator[Edit]:
-    """An op that computes the same without such a guard."""
-    for node in (one for one in ast.walk(place.statement) if isinstance(one, ast.Call)):
-        for text in _other_ops(node):
-            yield Edit(replaced(place.source, node, text), "rewrite", f"use {text}")
-
-
-def fall_back(place: Place) -> Iterator[Edit]:
-    """`guard_or_false`: take the general branch if the answer is unknown."""
-    test = tested(place)
-    if test is None:
-        return
-    expression = ast.unparse(place.expression)
-    for side, api in (("false", torch_api.GUARD_OR_FALSE), ("true", torch_api.GUARD_OR_TRUE)):
-        module, name = api.path.split(":")
-        changed = imported(
-            replaced(place.source, place.expression, f"{name}({expression})"), f"from {module} import {name}"
-        )
-        yield Edit(changed, "rewrite", f"take {expression} as {side} where it is unknown", removed=test)
-
-
-REWRITES: tuple[Rewrite, ...] = (
-    keep_symbolic,
-    assert_instead,
-    one_block,
-    one_value,
-    select,
-    other_op,
-    fall_back,
-)
-"""Edits for a decision in code that may be changed, those that read best first."""
 
 
 def assume(place: Place) -> Iterator[Edit]:
@@ -232,101 +82,16 @@ def decide_tensor(place: Place) -> Iterator[Edit]:
         )
 
 
-def assume_value(place: Place) -> Iterator[Edit]:
-    """`torch._check` that the number which torch needs has the value of the example, which `with_value` fills in."""
-    size = place.sizes.get(place.question)
-    if size is not None:
-        yield checked(place, f"{size} == {VALUE}")._replace(kind="example-value")
-
-
 DECISIONS: tuple[Rewrite, ...] = (assume, decide_tensor)  # what the code can assert about its own decision
 
-SIZES: tuple[Rewrite, ...] = (assume_question, assume_size, assume_value)
+SIZES: tuple[Rewrite, ...] = (assume_question, assume_size)
 """What it can assert about sizes that have names, in order of increasing assumptions."""
-
-
-def probe_of(edit: Edit) -> str:
-    """The source of an edit of `assume_value` that raises the value instead."""
-    size = edit.condition.removesuffix(f" == {VALUE}")
-    return edit.source.replace(f"torch._check({edit.condition})", f'raise RuntimeError(f"{PROBE}{{{size}}}")')
-
-
-def with_value(edit: Edit, value: str) -> Edit:
-    """The edit with the value of the example."""
-    source, does, condition = (text.replace(VALUE, value) for text in (edit.source, edit.does, edit.condition))
-    return edit._replace(source=source, does=does, condition=condition)
 
 
 def checked(place: Place, condition: str) -> Edit:
     """`torch._check(condition)` before the statement."""
     source = inserted(place.source, place.statement, (f"torch._check({condition})",))
-    kind: ChangeKind = "example-value" if fixes_a_size(condition) else "inside-promise"
-    return Edit(source, kind, f"assert {condition}", condition)
-
-
-def _symbolic(node: ast.AST) -> str | None:
-    match node:
-        case ast.Call(ast.Name("int" | "float" | "bool"), [ast.Call(ast.Attribute(_, "item"), []) as inner], []):
-            return ast.unparse(inner)
-        case ast.Call(ast.Name("int"), [ast.BinOp() as value], []):
-            return f"({ast.unparse(value)}).to(torch.int64).item()"
-        case ast.Call(ast.Name("int" | "float"), [value], []):
-            return f"{_owner(value)}.item()"
-        case ast.Call(ast.Name("max" | "min" as name), [first, second], []):
-            return f"torch.sym_{name}({ast.unparse(first)}, {ast.unparse(second)})"
-        case _:
-            return None
-
-
-def _other_ops(node: ast.Call) -> Iterator[str]:
-    match node:
-        case ast.Call(ast.Attribute(owner, "view" | "reshape" as name), args, []) if args:
-            other = "reshape" if name == "view" else "view"
-            yield f"{ast.unparse(owner)}.{other}({', '.join(map(ast.unparse, args))})"
-        case ast.Call(ast.Attribute(owner, "contiguous"), [], []):
-            yield f"{ast.unparse(owner)}.clone(memory_format=torch.contiguous_format)"
-        case ast.Call(ast.Attribute(owner, "squeeze"), [], []):
-            yield from (f"{ast.unparse(owner)}.squeeze({dim})" for dim in (0, -1))
-        case ast.Call(ast.Attribute(ast.Name("torch"), "tensor"), [ast.BinOp(ast.List([value]), ast.Mult(), size)], []):
-            yield f"torch.full(({ast.unparse(size)},), {ast.unparse(value)})"
-        case ast.Call(ast.Attribute(ast.Name("torch"), "squeeze"), [owner], []):
-            yield f"torch.squeeze({ast.unparse(owner)}, 0)"
-        case _:
-            return
-
-
-def _tensor(test: ast.expr) -> str:
-    """A condition as a tensor: without `.item()`, `bool(…)` and `not`."""
-    match test:
-        case ast.Call(ast.Attribute(value, "item"), [], []):
-            return ast.unparse(value)
-        case ast.Call(ast.Name("bool"), [value], []):
-            return _tensor(value)
-        case ast.UnaryOp(ast.Not(), value) | ast.Call(ast.Attribute(ast.Name("torch"), "sym_not"), [value], []):
-            return f"torch.logical_not({_tensor(value)})"
-        case ast.Compare(left, operators, comparators):
-            plain = [ast.Name(_tensor(one)) for one in (left, *comparators)]
-            return ast.unparse(ast.Compare(plain[0], operators, list(plain[1:])))
-        case _:
-            return ast.unparse(test)
-
-
-def _as_conditions(test: ast.expr) -> Iterator[str]:
-    """A condition as a tensor, if it compares tensors, and if it compares numbers."""
-    if not _IS_SIZE.search(ast.unparse(test)):
-        yield _tensor(test)
-    match test:
-        case ast.Compare(left, [operator], [right]) if not isinstance(left, ast.Constant):
-            yield ast.unparse(ast.Compare(ast.Name(f"torch.tensor({ast.unparse(left)})"), [operator], [right]))
-
-
-def _where(condition: str, value: ast.expr, otherwise: ast.expr) -> str:
-    return f"torch.where({condition}, {ast.unparse(value)}, {ast.unparse(otherwise)})"
-
-
-def _owner(node: ast.expr) -> str:
-    text = ast.unparse(node)
-    return text if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({text})"
+    return Edit(source, "inside-promise", f"assert {condition}", condition)
 
 
 _SOURCE = re.compile(r"dim (?P<dim>\d+) of (?P<leaf>.+?)(, dim \d+ of .+)?")
@@ -342,16 +107,28 @@ MOST_DIMS = 6  # up to this many input dims are tried where torch does not say w
 class Proposal(NamedTuple):
     """An edit of a file, or a promise about inputs (without a file).
 
-    `key` is that of the failure for which it was proposed, empty if that is not known any more.
+    `key` is that of the failure for which it was proposed, empty if that is not known any more. `question` is the
+    condition that capture could not decide then.
     """
 
     path: str
     edit: Edit
     key: str = ""
+    question: str = ""
 
 
 def proposed(failure: Classification, sources: Sources, described: Interface) -> Iterator[Proposal]:
-    """All changes that may help with a failure, those of least harm first."""
+    """All changes that may help with a failure, those of least harm first. A promise that a size is that of the example
+    is none: it exports a model for the example only.
+    """
+    raised = failure.failure.observation.raised
+    question = raised.expression if raised is not None else ""
+    for proposal in _every(failure, sources, described):
+        if not fixes_a_size(proposal.edit.condition):
+            yield proposal._replace(question=question)
+
+
+def _every(failure: Classification, sources: Sources, described: Interface) -> Iterator[Proposal]:
     raised, key = failure.failure.observation.raised, failure.signature.key
     frame = own_line(failure.failure.observation)
     file = full_path(frame.file) if frame is not None else ""
@@ -383,7 +160,9 @@ def with_checks(sources: Sources, described: Interface, condition: str) -> Sourc
     body = function.body[ast.get_docstring(function) is not None :] or function.body
     if body[0].lineno == function.lineno:
         return None
-    return sources.with_text(described.file, inserted(source, body[0], (f"torch._check({condition})",)))
+    return sources.with_text(
+        described.file, inserted(source, body[0], (f"torch._check({described.stated(condition)})",))
+    )
 
 
 def _functions(source: str, name: str) -> list[ast.FunctionDef]:
@@ -468,7 +247,7 @@ def _inner_places(raised: RaisedError, frame: Frame, sources: Sources) -> Iterat
     for path, origins in by_file.items():
         source = sources.text(path)
         last = max(maker.line for _, maker in origins)
-        if source is None or last > len(source.splitlines()):
+        if source is None or last > len(lines_of(source)):
             continue
         known = name_sizes(source, origins)
         if path == full_path(frame.file) and all(maker.function == frame.function for _, maker in origins):
@@ -531,10 +310,23 @@ def name_sizes(source: str, origins: Iterable[tuple[SymbolOrigin, Frame]]) -> Na
         else:
             name = f"made_{origin.symbol}"
             line = f"{name} = {ast.unparse(maker)}"
-            size = name if origin.op in NUMBERS else f"{name}.shape[0]"
+            size = name if origin.op in NUMBERS else f"{name}.shape[{_dim_of(maker)}]"
             hoisted = inserted(replaced(named.source, maker, name), statement, (line,))
             named = NamedSizes(hoisted, {**named.sizes, origin.symbol: size}, (*named.added, statement.lineno))
     return named
+
+
+def _dim_of(maker: ast.expr) -> int:
+    """The dim whose size is made: that of the mask in `x[:, mask]`, else the first."""
+    match maker:
+        case ast.Subscript(slice=ast.Tuple(items)):
+            before = [isinstance(one, ast.Slice) for one in items]
+            is_rest = any(isinstance(one, ast.Constant) and one.value is ... for one in items)
+            return -1 if is_rest else before.index(False) if False in before else 0
+        case ast.Call(ast.Attribute(_, "index_select"), [ast.Constant(int(dim)), *_]):
+            return dim
+        case _:
+            return 0
 
 
 def _held(statement: ast.stmt, maker: ast.expr, origin: SymbolOrigin, sizes: dict[str, str]) -> str | None:
@@ -543,7 +335,7 @@ def _held(statement: ast.stmt, maker: ast.expr, origin: SymbolOrigin, sizes: dic
     number = origin.op in NUMBERS
     match statement.targets[0], statement.value:
         case ast.Name(name), value if value is maker:
-            return name if number else f"{name}.shape[0]"
+            return name if number else f"{name}.shape[{_dim_of(maker)}]"
         case (
             ast.Name(name),
             ast.Call(func=ast.Attribute(value, "size")) | ast.Subscript(value=ast.Attribute(value, "shape")),

@@ -343,9 +343,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to check.
 
     `oracles` are those with stages of their own that judge too. `timeout` is the limit of one capture in CPU seconds.
-    Changes of the code of one case are tried for `budget` seconds by the clock; with None, none are tried. `known` is a
-    folder of findings, by default `findings`. What is captured of a program is called at the `sizes`, too. Raises
-    InputError for names that do not exist, and times that are none.
+    Changes of the code of one case are tried for `budget` CPU seconds; with None, none are. `known` is a folder of
+    findings, by default `findings`. What is captured of a program is called at the `sizes`, too. Raises InputError for
+    names that do not exist, and times that are none.
     """
 
     stages: tuple[Stage, ...] = DEFAULT_STAGES
@@ -485,7 +485,7 @@ def trial_in(executor: Executor, seconds: float) -> TryChange:
     def trial(candidate: Candidate) -> TrialResult:
         result = executor.submit(try_change, candidate, seconds).result()
         return (
-            TrialResult(problem=f"ends in {result.outcome}: {result.reason}")
+            TrialResult(problem=f"ends in {result.outcome}: {result.reason}", cpu_seconds=seconds)
             if isinstance(result, LostTask)
             else result
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import linecache
 import re
 import textwrap
@@ -13,10 +14,12 @@ from typing import Literal, NamedTuple, TypeAlias
 from ddefuzz.errors import InputError
 from ddefuzz.files import leads_to_file, read_text
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame
-from ddefuzz.syntax import COMPARISONS
+from ddefuzz.syntax import COMPARISONS, lines_of
 
 _INCLUSIVE = re.compile(r"(torch\._check\(.*) (>=|<) (-?\d+)\)")
 _SIZE_IS_NOT_ZERO = re.compile(r"(torch\._check\([^\n=<>]*\.shape\[-?\d+\]) != 0\)")
+
+MODULE_NAMES = {"__file__", "__name__", "__doc__", "__class__"}
 
 _FUNCTIONS = {"Eq", "Ne", "Mod", "Max", "Min"}
 
@@ -54,6 +57,14 @@ def fixes_a_size(condition: str) -> bool:
             return not any(isinstance(node, ast.Mod | ast.FloorDiv) for node in ast.walk(left)) and _terms(left) == 1
         case _:
             return False
+
+
+def numbers_in(text: str) -> Iterator[int | float]:
+    """The numbers in an expression."""
+    tree = parsed(text)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+            yield node.value
 
 
 def meaning(source: str) -> str:
@@ -145,7 +156,7 @@ def parsed(condition: str) -> ast.expr | None:
         return None
 
 
-ChangeKind: TypeAlias = Literal["rewrite", "input-promise", "inside-promise", "example-value"]
+ChangeKind: TypeAlias = Literal["rewrite", "input-promise", "inside-promise"]
 
 
 class Place(NamedTuple):
@@ -214,7 +225,7 @@ def _whole(statement: ast.stmt) -> ast.expr:
 
 def inserted(source: str, statement: ast.stmt, lines: tuple[str, ...]) -> str:
     """The source with lines before a statement (an `elif`: before its `if`), indented as its line is."""
-    all_lines = source.splitlines(keepends=True)
+    all_lines = lines_of(source)
     at = statement.lineno - 1
     while all_lines[at].lstrip().startswith("elif"):
         at = _line_of_if(source, at + 1) - 1
@@ -224,7 +235,7 @@ def inserted(source: str, statement: ast.stmt, lines: tuple[str, ...]) -> str:
 
 def with_block(source: str, statement: ast.stmt, block: list[ast.stmt]) -> str | None:
     """The source with a statement replaced by statements of its own block. None if its lines hold more than it."""
-    lines = source.splitlines(keepends=True)
+    lines = lines_of(source)
     first, last = statement.lineno - 1, (statement.end_lineno or statement.lineno) - 1
     indent = _indent(lines[first])
     if lines[first].lstrip().startswith("elif") or len(indent) != statement.col_offset:
@@ -247,8 +258,20 @@ def imported(source: str, line: str) -> str:
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
             after = node.end_lineno or node.lineno
-    lines = source.splitlines(keepends=True)
+    lines = lines_of(source)
     return source if f"{line}\n" in lines else "".join([*lines[:after], f"{line}\n", *lines[after:]])
+
+
+def unbound(source: str) -> set[str]:
+    """The names that a file reads and nowhere binds or imports."""
+    nodes = list(ast.walk(ast.parse(source)))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    known = {one.id for one in names if not isinstance(one.ctx, ast.Load)} | set(dir(builtins)) | MODULE_NAMES
+    known |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    known |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    known |= {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+    known |= {node.name for node in nodes if isinstance(node, ast.ExceptHandler | ast.MatchAs) and node.name}
+    return {one.id for one in names if isinstance(one.ctx, ast.Load)} - known
 
 
 def statements_at(source: str, line: int) -> list[ast.stmt]:
@@ -303,6 +326,11 @@ class Sources:
 
     def with_text(self, path: str, text: str) -> Sources:
         """The texts with another one of a file."""
+        original = self.original(path)
+        if path != PROGRAM_FILE and "torch" in unbound(text):
+            text = imported(text, "import torch")
+        if original is not None and "\r\n" in original:
+            text = text.replace("\r\n", "\n").replace("\n", "\r\n")
         made = Sources(self.program, {**self.changed, path: text})
         made._read = self._read
         return made

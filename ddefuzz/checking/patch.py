@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,16 +18,15 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Observation, Stage, Subject
 from ddefuzz.files import check_writable, read_text, unified_diff, write_atomically
 from ddefuzz.instrument.events import PROGRAM_FILE
-from ddefuzz.syntax import replaced
+from ddefuzz.syntax import lines_of, replaced
 
-HARM: dict[ChangeKind, int] = {"rewrite": 1, "input-promise": 2, "inside-promise": 3, "example-value": 4}
+HARM: dict[ChangeKind, int] = {"rewrite": 1, "input-promise": 2, "inside-promise": 3}
 """The rank of each kind. The least harmful change is offered first."""
 
 MEANING: dict[ChangeKind, str] = {
     "rewrite": "the same results for all inputs tried",
     "input-promise": "a promise about the inputs",
     "inside-promise": "a promise about data inside",
-    "example-value": "fixes a size to its value in the example",
 }
 
 
@@ -47,6 +47,7 @@ class Candidate(msgspec.Struct, frozen=True):
     `files` have changed functions. `wrapper` is the source of a class `Promised` around the subject; empty for none.
     `probed` are the original files in which each decision that the change removes is reported. `may_refuse` says
     that a call may raise where the original returns. `held_out` asks for inputs that the search does not use.
+    `numbers` are those in the conditions that it is about.
     """
 
     subject: Subject
@@ -56,6 +57,7 @@ class Candidate(msgspec.Struct, frozen=True):
     probed: tuple[ChangedFile, ...] = ()
     may_refuse: bool = False
     held_out: bool = False
+    numbers: tuple[int | float, ...] = ()
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -81,13 +83,16 @@ class TrialResult(msgspec.Struct, frozen=True):
     """What trying a change showed.
 
     `observations` are the captures, up to the first that failed; none if the change was rejected before. `sides` are
-    the outcomes of the decision in the original that were seen over all inputs.
+    the outcomes of the decision in the original that were seen over all inputs. `is_live` says that the user's module
+    could not be imported again: its functions got their new code in place.
     """
 
     observations: tuple[Observation, ...] = ()
     compared: tuple[Comparison, ...] = ()
     sides: tuple[bool, ...] = ()
     problem: str = ""
+    cpu_seconds: float = 0.0
+    is_live: bool = False
 
     @property
     def agrees(self) -> bool:
@@ -115,7 +120,8 @@ class InputDim(msgspec.Struct, frozen=True):
 class Interface(msgspec.Struct, frozen=True):
     """A user's subject: the parameters that the example fills, the dims of its inputs, and where its function is.
 
-    There are no parameters if one of them has no name that a wrapper could use, as with `*args`.
+    There are no parameters if one of them has no name that a wrapper could use, as with `*args`. `optional` are those
+    that may be None, and are not in the example. `signature` are all parameters with defaults, if these have a text.
     """
 
     positional: tuple[str, ...] = ()
@@ -123,6 +129,13 @@ class Interface(msgspec.Struct, frozen=True):
     dims: tuple[InputDim, ...] = ()
     file: str = ""
     line: int = 0
+    optional: tuple[str, ...] = ()
+    signature: tuple[str, ...] = ()
+
+    def stated(self, condition: str) -> str:
+        """A condition on inputs as code: it holds where an optional one is None."""
+        names = {node.id for node in ast.walk(ast.parse(condition)) if isinstance(node, ast.Name)}
+        return " or ".join([*(f"{name} is None" for name in self.optional if name in names), condition])
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -145,12 +158,12 @@ class Fix(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change that passes all stages asked for.
+    """A change that passes all stages asked for, or some: `fails` says then how it fails in another one.
 
     `diff` is a unified diff. `paste` is code to paste for what lies outside of the project: a wrapper, or new functions
     in place of a package's. `refuses` says in words which inputs are refused that eager takes, each with an example.
     `agrees` is the number of sets of inputs on which the results are those of the original. `files` are those of the
-    project. `fixes` has the parts of the change that are known to remove failures.
+    project. `fixes` has the parts of the change that are known to remove failures. `is_live` as in `TrialResult`.
     """
 
     kind: ChangeKind
@@ -164,6 +177,8 @@ class Change(msgspec.Struct, frozen=True):
     agrees: int = 0
     files: tuple[ChangedFile, ...] = ()
     fixes: tuple[Fix, ...] = ()
+    fails: str = ""
+    is_live: bool = False
 
 
 class FailedAttempt(msgspec.Struct, frozen=True):
@@ -238,9 +253,22 @@ class Hunk(NamedTuple):
 
 def hunks(file: ChangedFile) -> list[Hunk]:
     """The separate places of a file that change."""
-    before, after = file.before.splitlines(keepends=True), file.after.splitlines(keepends=True)
+    before, after = lines_of(file.before), lines_of(file.after)
     codes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     return [Hunk(start, end, after[first:last]) for tag, start, end, first, last in codes if tag != "equal"]
+
+
+def line_before(file: ChangedFile, line: int) -> int:
+    """The line of the file before the change that a line of it after the change is, or is in place of."""
+    shift = 0
+    for hunk in hunks(file):
+        first = hunk.start + shift
+        if line <= first:
+            break
+        if line <= first + len(hunk.lines):
+            return min(hunk.start + line - first, max(hunk.end, hunk.start + 1))
+        shift += len(hunk.lines) - (hunk.end - hunk.start)
+    return line - shift
 
 
 def without_hunk(file: ChangedFile, number: int) -> ChangedFile:
@@ -257,7 +285,7 @@ def merged(first: ChangedFile, second: ChangedFile) -> ChangedFile | None:
 
 def _with_hunks(before: str, hunks: Iterable[Hunk]) -> str | None:
     """A text with these changes, in order. None if two change the same lines."""
-    old, lines, at = before.splitlines(keepends=True), list[str](), 0
+    old, lines, at = lines_of(before), list[str](), 0
     for hunk in hunks:
         if hunk.start < at:
             return None
@@ -281,7 +309,7 @@ def replacement(file: ChangedFile) -> str:
         if any(isinstance(one, ast.Name) and one.id in {"super", "__class__"} for one in ast.walk(node)):
             return ""
         owner, _, attribute = f"{module}.{name}".rpartition(".")
-        text = textwrap.dedent("".join(file.after.splitlines(keepends=True)[first_line(node) - 1 : node.end_lineno]))
+        text = textwrap.dedent("".join(lines_of(file.after)[first_line(node) - 1 : node.end_lineno]))
         quoted = repr(text) if "\\" in text or "'''" in text else f"'''\n{text}'''"
         lines += [
             f"scope = dict(vars({module}))",
@@ -301,10 +329,17 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def wrapper(described: Interface, conditions: tuple[str, ...]) -> str:
-    """The source of a module that checks the conditions and calls the callable. It takes the example's parameters."""
-    parameters = ", ".join(["self", *described.positional, *(["*", *described.keywords] if described.keywords else [])])
-    passed = ", ".join([*described.positional, *(f"{name}={name}" for name in described.keywords)])
-    checks = "".join(f"        torch._check({condition})\n" for condition in conditions)
+    """The source of a module that checks the conditions and calls the callable. It takes the same parameters; if these
+    have no text, the example's.
+    """
+    given = [*described.positional, *(["*", *described.keywords] if described.keywords else [])]
+    parameters = ", ".join(["self", *(described.signature or given)])
+    positional, keywords = list(described.positional), list(described.keywords)
+    for name in (one.partition("=")[0] for one in described.signature if one != "*"):
+        if name not in (*positional, *keywords):
+            keywords.append(name)
+    passed = ", ".join([*positional, *(f"{name}={name}" for name in keywords)])
+    checks = "".join(f"        torch._check({described.stated(condition)})\n" for condition in conditions)
     return (
         f"class {CLASS}(torch.nn.Module):\n"
         '    """A model with what is promised about its inputs."""\n\n'
@@ -323,22 +358,41 @@ def in_use(source: str, name: str, text: str) -> str | None:
     None if the file makes it in another way.
     """
     tree = ast.parse(source)
-    for node in tree.body:
-        match node:
-            case ast.FunctionDef(name=bound) if bound == name:
-                made = _returned(node)
-            case ast.Assign(targets=[ast.Name(bound)], value=made_by) if bound == name:
-                made = made_by
-            case _:
-                continue
-        if made is None:
-            return None
-        wrapped = replaced(source, made, f"{CLASS}({ast.get_source_segment(source, made)})")
-        lines = wrapped.splitlines(keepends=True)
-        at = first_line(node) - 1
-        before = "" if "\nimport torch\n" in f"\n{source}" else "import torch\n\n\n"
-        return "".join([*lines[:at], before, text, "\n\n", *lines[at:]])
-    return None
+    bound = [(node, made) for node in tree.body for made in _bound(node, name)]
+    if len(bound) != 1:
+        return None
+    (node, made), functions = bound[0], {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
+    if isinstance(made, ast.Name):  # `gpt2 = make_gpt2`
+        return in_use(source, made.id, text) if made.id in functions else None
+    if isinstance(node, ast.FunctionDef):
+        made = _returned(node)
+    if not isinstance(made, ast.expr):
+        return None
+    wrapped = replaced(source, made, f"{CLASS}({ast.get_source_segment(source, made)})")
+    before = "" if any(_imports_torch(one) for one in tree.body if one.lineno < node.lineno) else "import torch\n\n\n"
+    # A class of this name would be another one.
+    if re.search(rf"\b{CLASS}\b", source):
+        return None
+    lines = lines_of(wrapped)
+    at = first_line(node) - 1
+    return "".join([*lines[:at], before, text, "\n\n", *lines[at:]])
+
+
+def _bound(node: ast.stmt, name: str) -> Iterator[ast.expr | None]:
+    """What a statement binds to a name: None for a definition."""
+    match node:
+        case ast.FunctionDef(name=bound) | ast.ClassDef(name=bound) if bound == name:
+            yield None
+        case ast.Assign(targets, value):
+            yield from (value for one in targets if isinstance(one, ast.Name) and one.id == name)
+        case ast.AnnAssign(ast.Name(bound), value=value) if bound == name and value is not None:
+            yield value
+        case _:
+            return
+
+
+def _imports_torch(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import) and any(one.name == "torch" and one.asname is None for one in node.names)
 
 
 def _returned(function: ast.FunctionDef) -> ast.expr | None:

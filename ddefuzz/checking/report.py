@@ -105,10 +105,11 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def best(self) -> tuple[Change, ...]:
-        """The best change of each case."""
+        """The best change of each case that passes all stages."""
         changes: dict[str, Change] = {}
         for offer in self.changes:
-            changes.setdefault(offer.case, offer.change)
+            if not offer.change.fails:
+                changes.setdefault(offer.case, offer.change)
         return tuple(changes.values())
 
     def text(self, width: int = 100, *, color: bool = False) -> str:
@@ -384,8 +385,11 @@ def change_view(number: int, change: Change, problems: Sequence[Problem] = ()) -
     else:
         head = [f"{change.does} ({MEANING[change.kind]})", *filter(None, fixes.values())]
     passes = f"passes {', '.join(change.passes)}; agrees with eager on {counted(change.agrees, 'set')} of inputs"
-    style: Style = "bad" if change.kind == "example-value" else ""
-    yield _facts([(f"change {number}", *head, passes, *change.refuses)], style)
+    if change.is_live:
+        head.append("tried on the functions in this process: their module cannot be imported again")
+    failing = [f"this is not enough: it {change.fails}"] if change.fails else []
+    style: Style = "warn" if change.fails else ""
+    yield _facts([(f"change {number}", *head, passes, *failing, *change.refuses)], style)
     if change.diff:
         yield Code(change.diff, "diff")
     if change.paste:
@@ -416,7 +420,9 @@ def advice_facts(
     yield "tried", *(f"{one.does}: {one.ended}" for one in advice.tried)
     yield "left", advice.remaining
     apart = [number for number, problem in enumerate(problems, 1) if problem.about_data is False]
-    if changes and changes[0].files:
+    if changes and changes[0].fails:
+        yield "next", "apply change 1, run this command again, and see what is left"
+    elif changes and changes[0].files:
         yield "next", "`ddefuzz check --apply` writes change 1 to your code, `--patch FILE` writes it as a diff"
     elif changes:
         yield "next", "paste the code of change 1 and run this command again"

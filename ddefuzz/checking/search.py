@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import heapq
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from ddefuzz.checking.candidates import PROBE, VALUE, Proposal, probe_of, proposed, with_checks, with_value
-from ddefuzz.checking.edits import ChangeKind, Edit, Sources, fixes_a_size, holds, meaning, opposite, parsed
+from ddefuzz.checking.candidates import Proposal, proposed, with_checks
+from ddefuzz.checking.edits import ChangeKind, Edit, Sources, holds, meaning, numbers_in, opposite, parsed, unbound
 from ddefuzz.checking.patch import (
     DECIDED,
     HARM,
@@ -28,13 +27,14 @@ from ddefuzz.checking.patch import (
     TryChange,
     hunks,
     in_use,
+    line_before,
     places,
     replacement,
     unified,
     without_hunk,
     wrapper,
 )
-from ddefuzz.checking.problems import error_of, loop_of, own_line, package_of, summary
+from ddefuzz.checking.problems import error_of, full_path, loop_of, own_line, package_of, summary
 from ddefuzz.classify.cause import Classification
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
 from ddefuzz.files import real_path
@@ -52,15 +52,21 @@ UNBOUND = ("NameError", "UnboundLocalError")
 
 BROKEN = "Expected cond to be True"  # what `torch._check` says without a message of its own
 
-Clock = Callable[[], float]
+MOST_NUMBERS = 3  # of the conditions that a change is about
 
 
 class Attempt(NamedTuple):
-    """Changed sources, the edits and promises about inputs that led to them, and the failure that is left."""
+    """Changed sources, the edits and promises about inputs that led to them, and the failure that is left.
+
+    `pasted` says that the wrapper with the promises is not written into the user's file. `at` is the user's line of the
+    failure.
+    """
 
     sources: Sources
     failure: Classification
     edits: tuple[Proposal, ...] = ()
+    pasted: bool = False
+    at: str = ""
 
     @property
     def promises(self) -> tuple[str, ...]:
@@ -79,9 +85,25 @@ class Attempt(NamedTuple):
         return max(self.harm, HARM["input-promise"] + 0.5) if outside else self.harm
 
     @property
+    def numbers(self) -> tuple[int | float, ...]:
+        """Those in the conditions that it is about."""
+        edits = [one.edit for one in self.edits]
+        conditions = [ast.unparse(one.removed) for one in edits if one.removed is not None]
+        conditions += [one.condition for one in edits] + [one.question for one in self.edits]
+        return tuple(dict.fromkeys(number for one in conditions for number in numbers_in(one)))[:MOST_NUMBERS]
+
+    @property
     def does(self) -> str:
         """The edits in words."""
         return "; ".join(dict.fromkeys(one.edit.does for one in self.edits))
+
+    def line_of(self, failure: Classification) -> str:
+        """The user's line at which a capture of the changed files fails, with its number before the change."""
+        frame = own_line(failure.failure.observation)
+        if frame is None:
+            return ""
+        changed = next((one for one in self.files() if one.path == full_path(frame.file)), None)
+        return f"{frame.file}:{line_before(changed, frame.line) if changed is not None else frame.line}"
 
     def files(self) -> Iterator[ChangedFile]:
         """The files that it changes."""
@@ -121,7 +143,7 @@ class Attempt(NamedTuple):
 
 
 class PassingChange(NamedTuple):
-    """A change that passes, the candidate that was tried, and the inputs that it refuses."""
+    """A change that passes stages, the candidate that was tried, and the inputs that it refuses."""
 
     change: Change
     candidate: Candidate
@@ -130,16 +152,19 @@ class PassingChange(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """One search for changes of a subject. `seconds` is its budget, `failing` the keys of what fails in the stages."""
+    """One search for changes of a subject. `seconds` is its budget of CPU time, of which `spent` is gone, `failing` the
+    keys of what fails in the stages. `weaker` is a change that passes some of the stages.
+    """
 
     subject: Subject
     described: Interface
     stages: tuple[Stage, ...]
     trial: TryChange
     seconds: float
-    clock: Clock = time.monotonic
     failing: Sequence[str] = ()
+    spent: float = 0.0
     offers: list[PassingChange] = field(default_factory=list)
+    weaker: PassingChange | None = None
     tried: list[FailedAttempt] = field(default_factory=list)
     remaining: str = ""
     stopped: bool = False
@@ -147,14 +172,13 @@ class Search:
     _seen: set[tuple[object, ...]] = field(default_factory=set)
     _queue: list[tuple[float, int, int, Attempt]] = field(default_factory=list)
     _order: Iterator[int] = field(default_factory=count)
-    _ends: float = 0.0
 
     def run(self, failure: Classification) -> None:
         """Collect the changes that pass, the least harmful first, and what was tried."""
-        self._ends = self.clock() + self.seconds
-        self._extend(Attempt(Sources(self.subject.text if isinstance(self.subject, ProgramSubject) else ""), failure))
+        original = Attempt(Sources(self.subject.text if isinstance(self.subject, ProgramSubject) else ""), failure)
+        self._extend(original._replace(at=original.line_of(failure)))
         best: float | None = None
-        while self._queue and len(self.offers) < ENOUGH and len(self.tried) < MOST_TRIES and self.clock() < self._ends:
+        while self._queue and len(self.offers) < ENOUGH and len(self.tried) < MOST_TRIES and not self._is_over:
             rank, _, _, attempt = heapq.heappop(self._queue)
             if best is not None and rank > best:
                 break
@@ -162,12 +186,14 @@ class Search:
             if isinstance(outcome, PassingChange):
                 self._offer(outcome)
                 best = max(rank, outcome.change.harm, best or 0)
-            elif outcome is not None and len(attempt.edits) < DEEPEST and _moved(attempt.failure, outcome):
+            elif outcome is not None and len(attempt.edits) < DEEPEST and _moved(attempt, outcome):
                 if len(attempt.edits) > self._deepest:
                     self._deepest = len(attempt.edits)
-                    self.remaining = f"after `{attempt.does}` the next failure is {said_of(outcome)}"
-                self._extend(attempt._replace(failure=outcome))
-        self.stopped = bool(self._queue) and self.clock() >= self._ends
+                    self.remaining = (
+                        f"after `{attempt.does}` the next failure is {said_of(outcome, attempt.line_of(outcome))}"
+                    )
+                self._extend(attempt._replace(failure=outcome, at=attempt.line_of(outcome)))
+        self.stopped = bool(self._queue) and self._is_over
         self.offers.sort(key=lambda one: (one.change.harm, len(one.change.refuses), len(one.change.where)))
 
     def _extend(self, attempt: Attempt) -> None:
@@ -186,8 +212,6 @@ class Search:
         if proposal.path:
             sources = attempt.sources.with_text(proposal.path, proposal.edit.source)
             return attempt._replace(sources=sources, edits=(*attempt.edits, proposal))
-        if fixes_a_size(proposal.edit.condition):
-            proposal = proposal._replace(edit=proposal.edit._replace(kind="example-value"))
         file = self.described.file
         checked = None
         if file and not package_of(file):
@@ -208,35 +232,46 @@ class Search:
         ):
             self.offers.append(passing)
 
+    @property
+    def _is_over(self) -> bool:
+        return self.spent >= self.seconds
+
+    def _trial(self, attempt: Attempt) -> TrialResult:
+        for file in (one for one in attempt.files() if one.path != PROGRAM_FILE):
+            if names := unbound(file.after) - unbound(file.before):
+                return TrialResult(problem=f"uses a name that the file does not import: {', '.join(sorted(names))}")
+        tried = self.trial(self._candidate(attempt))
+        self.spent += tried.cpu_seconds
+        return tried
+
     def _try(self, attempt: Attempt) -> PassingChange | Classification | None:
         """The change if it passes; else the failure that it leaves, if it is known."""
-        if VALUE in attempt.edits[-1].edit.condition:
-            known = self._with_value(attempt)
-            if known is None:
-                return None
-            attempt = known
-        tried = self.trial(self._candidate(attempt))
-        ended, left = self._ended(tried)
+        tried = self._trial(attempt)
+        if attempt.promises and tried.compared and tried.compared[0].changed and self._wrapped(attempt) is not None:
+            attempt = attempt._replace(pasted=True)  # the file does not use the model as it was taken to do
+            tried = self._trial(attempt)
+        ended, left = self._ended(attempt, tried)
         self.tried.append(FailedAttempt(attempt.does, ended or "passes"))
         if ended:
+            if left is not None:
+                self._keep_weaker(attempt, tried, ended)
             return left
         attempt, tried = self._smallest(attempt, tried)
+        return self._passing(attempt, tried)
+
+    def _passing(self, attempt: Attempt, tried: TrialResult, fails: str = "") -> PassingChange:
         refused = frozenset(one.inputs for one in tried.compared if one.refused)
-        return PassingChange(self._change(attempt, tried), self._candidate(attempt), refused)
+        return PassingChange(self._change(attempt, tried, fails), self._candidate(attempt), refused)
 
-    def _with_value(self, attempt: Attempt) -> Attempt | None:
-        """The attempt with the value of the example, which a changed source raises. None if it does not get there."""
-        last = attempt.edits[-1]
-        probing = attempt._replace(sources=attempt.sources.with_text(last.path, probe_of(last.edit)))
-        compared = self.trial(self._candidate(probing)).compared
-        _, raised, value = (compared[0].changed if compared else "").partition(PROBE)
-        if not raised:
-            return None
-        edit = with_value(last.edit, value)
-        sources = attempt.sources.with_text(last.path, edit.source)
-        return attempt._replace(sources=sources, edits=(*attempt.edits[:-1], last._replace(edit=edit)))
+    def _keep_weaker(self, attempt: Attempt, tried: TrialResult, fails: str) -> None:
+        """Keep a change that passes more stages than any other one, but not all."""
+        passed = sum(one.outcome == "ok" for one in tried.observations)
+        if passed == len(tried.observations) or not tried.agrees:
+            return
+        if passed > (len(self.weaker.change.passes) if self.weaker is not None else 0):
+            self.weaker = self._passing(attempt, tried, fails)
 
-    def _ended(self, tried: TrialResult) -> tuple[str, Classification | None]:
+    def _ended(self, attempt: Attempt, tried: TrialResult) -> tuple[str, Classification | None]:
         """Why a change does not help, empty if it does, and the failure that it leaves."""
         if tried.problem:
             return tried.problem, None
@@ -248,6 +283,9 @@ class Search:
         wrong = next((one for one in tried.compared if one.differs), None)
         if wrong is not None:
             return f"other results for {wrong.inputs}: {wrong.differs}", None
+        other = next((one for one in tried.compared if one.refused and one.changed and BROKEN not in one.changed), None)
+        if other is not None:
+            return f"raises where the original returns, for {other.inputs}: {other.changed}", None
         if not tried.observations:
             refused = next((one for one in tried.compared if one.refused), None)
             where = f"for {refused.inputs}: {refused.changed}" if refused is not None else "in eager"
@@ -256,7 +294,8 @@ class Search:
         if last.outcome != "ok":
             failures = judge([last])
             left = classify(failures[0]) if failures else None
-            return f"still fails in {last.stage}: {said_of(left) if left else last.reason}", left
+            why = said_of(left, attempt.line_of(left)) if left is not None else last.reason
+            return f"still fails in {last.stage}: {why}", left
         if len(tried.observations) < len(self.stages):
             return "was not captured in all stages", None
         if example is not None and example.captured:
@@ -272,38 +311,37 @@ class Search:
             if before is not None:
                 text = f"{DECIDED}({ast.unparse(first.edit.removed)})"
                 probed = (ChangedFile(first.path, before, replaced(before, first.edit.removed, text)),)
+        files, text = self._files(attempt)
         return Candidate(
-            self.subject,
-            self.stages,
-            tuple(attempt.files()),
-            wrapper(self.described, attempt.promises) if attempt.promises else "",
-            probed,
-            may_refuse=attempt.harm > 1,
+            self.subject, self.stages, files, text, probed, may_refuse=attempt.harm > 1, numbers=attempt.numbers
         )
+
+    def _files(self, attempt: Attempt) -> tuple[tuple[ChangedFile, ...], str]:
+        """The files that change, and the wrapper that none of them has."""
+        files = tuple(attempt.files())
+        if not attempt.promises:
+            return files, ""
+        used = None if attempt.pasted else self._wrapped(attempt)
+        if used is None:
+            return files, wrapper(self.described, attempt.promises)
+        return (*(one for one in files if one.path != used.path), used), ""
 
     def _smallest(self, attempt: Attempt, tried: TrialResult) -> tuple[Attempt, TrialResult]:
         """The attempt without the parts that it does not need: one at a time is left out, as long as it passes."""
         smaller = list(attempt.parts()) if len(attempt.edits) > 1 else []
-        while smaller and self.clock() < self._ends:
+        while smaller and not self._is_over:
             less = smaller.pop(0)
-            result = self.trial(self._candidate(less))
-            if not self._ended(result)[0]:
+            result = self._trial(less)
+            if not self._ended(less, result)[0]:
                 attempt, tried, smaller = less, result, list(less.parts())
         return attempt, tried
 
-    def _change(self, attempt: Attempt, tried: TrialResult) -> Change:
-        files = list(attempt.files())
+    def _change(self, attempt: Attempt, tried: TrialResult, fails: str) -> Change:
+        files, text = self._files(attempt)
         kind, refuses = _judged(attempt, tried)
         own = [one for one in files if not package_of(one.path)]
         outside = [one for one in files if package_of(one.path)]
-        paste = [text for one in outside if (text := replacement(one))]
-        if attempt.promises:
-            text = wrapper(self.described, attempt.promises)
-            used = self._wrapped(attempt, text)
-            if used is None:
-                paste.append(text)
-            else:
-                own = [*(one for one in own if one.path != used.path), used]
+        paste = [text for one in outside if (text := replacement(one))] + ([text] if text else [])
         return Change(
             kind=kind,
             harm=HARM[kind],
@@ -311,20 +349,23 @@ class Search:
             diff=unified([*own, *outside]),
             where=tuple(places([*own, *outside])),
             paste="\n".join(paste),
-            passes=self.stages,
+            passes=tuple(one.stage for one in tried.observations if one.outcome == "ok"),
             refuses=refuses,
             agrees=sum(not one.original and not one.refused for one in tried.compared),
             files=tuple(own),
             fixes=attempt.fixes(self.failing),
+            fails=fails,
+            is_live=tried.is_live,
         )
 
-    def _wrapped(self, attempt: Attempt, text: str) -> ChangedFile | None:
+    def _wrapped(self, attempt: Attempt) -> ChangedFile | None:
         """The user's file with the subject wrapped; None if the file does not make it in a form that can be changed."""
         subject = self.subject
         if not isinstance(subject, CallableSubject) or subject.name is None:
             return None
         path = str(real_path(subject.path))
         before, source = attempt.sources.original(path), attempt.sources.text(path)
+        text = wrapper(self.described, attempt.promises)
         after = in_use(source, subject.name, text) if source is not None else None
         return ChangedFile(path, before, after) if before is not None and after is not None else None
 
@@ -337,9 +378,10 @@ def _judged(attempt: Attempt, tried: TrialResult) -> tuple[ChangeKind, tuple[str
     refused = [one for one in tried.compared if one.refused]
     refuses = restrictions([edit for edit in edits if edit.condition], refused, taken)
     removed = next((edit.removed for edit in edits if edit.removed is not None), None)
-    if kind == "rewrite" and refused:
-        kind = "inside-promise"
-        refuses.append(f"the captured program refuses inputs that eager takes, such as {refused[0].inputs}")
+    captured = [one for one in refused if not one.changed]
+    if captured:
+        kind = "inside-promise" if kind == "rewrite" else kind
+        refuses.append(f"the captured program refuses inputs that eager takes, such as {captured[0].inputs}")
     if kind == "rewrite" and removed is not None and len(tried.sides) < 2:
         kind = "inside-promise"
         outcome = (
@@ -357,21 +399,22 @@ def advise(
     stages: tuple[Stage, ...],
     trial: TryChange,
     seconds: float,
-    clock: Clock = time.monotonic,
 ) -> Advice:
-    """What helps with the failures of a subject: changes that pass all `stages`. At least one failure `may_help`.
+    """What helps with the failures of a subject: changes that pass all `stages`, or else one that passes some. At least
+    one failure `may_help`. Changes are tried for `seconds` of CPU time.
 
     Stages that failed are captured first.
     """
     first = next(filter(may_help, failures))
     failing = dict.fromkeys(one.failure.observation.stage for one in failures)
     keys = [one.signature.key for one in failures]
-    search = Search(subject, described, tuple(dict.fromkeys([*failing, *stages])), trial, seconds, clock, keys)
+    search = Search(subject, described, tuple(dict.fromkeys([*failing, *stages])), trial, seconds, keys)
     search.run(first)
     if search.offers:
         return Advice(summary(first), tuple(one.change for one in search.offers))
     tried = [one for one in search.tried if not any(name in one.ended for name in UNBOUND)]
-    return Advice(summary(first), (), tuple(tried[:MOST_SAID]), search.remaining, search.stopped)
+    weaker = (search.weaker.change,) if search.weaker is not None else ()
+    return Advice(summary(first), weaker, tuple(tried[:MOST_SAID]), search.remaining, search.stopped)
 
 
 def may_help(failure: Classification) -> bool:
@@ -383,20 +426,22 @@ def may_help(failure: Classification) -> bool:
     )
 
 
-def said_of(failure: Classification) -> str:
+def said_of(failure: Classification, line: str) -> str:
     """A failure in a few words: its guard, or its site, and the user's line."""
     raised = failure.failure.observation.raised
     what = f"`{raised.expression}`" if raised is not None else error_of(failure)
-    frame = own_line(failure.failure.observation)
-    return f"{what} at {frame.file}:{frame.line}" if frame is not None else what
+    return f"{what} at {line}" if line else what
 
 
-def _moved(before: Classification, after: Classification) -> bool:
-    """Whether a change got past the first guard, to another one."""
-    guard, next_guard = before.failure.observation.raised, after.failure.observation.raised
-    if guard is None or next_guard is None:
-        return before.signature != after.signature
-    return (before.signature, guard.expression) != (after.signature, next_guard.expression)
+def _moved(attempt: Attempt, after: Classification) -> bool:
+    """Whether a change got past the failure that it was for, to another one."""
+    before = attempt.failure
+    guards = [one.failure.observation.raised for one in (before, after)]
+    expressions = [guard.expression for guard in guards if guard is not None]
+    if before.signature != after.signature or len(set(expressions)) > 1:
+        return True
+    last = attempt.edits[-1].edit  # the same question may be that of another line: of the next `len(kept)`
+    return not last.condition and last.removed is None and attempt.at != attempt.line_of(after)
 
 
 _LARGEST = 100_000  # sizes up to this one are tried
@@ -412,28 +457,26 @@ def restrictions(promises: Sequence[Edit], refused: Sequence[Comparison], taken:
     """
     sentences, binding = [], [edit for edit in promises if not _holds_always(edit.condition)]
     for edit in binding:
-        if edit.kind == "example-value":
-            sentences.append(f"this exports a model for {edit.condition} only")
-        elif refused:
-            fitting = [one for one in refused if _breaks(edit.condition, one.inputs, only=len(binding) == 1)]
+        if refused:
+            fitting = [one for one in refused if _breaks(edit.condition, one, only=len(binding) == 1)]
             example = f", which eager takes, such as {fitting[0].inputs}" if fitting else ""
             sentences.append(f"refuses inputs for which {_broken(edit.condition)}{example}")
-    others = dict.fromkeys(_broken(edit.condition) for edit in binding if edit.kind != "example-value")
+    others = dict.fromkeys(_broken(edit.condition) for edit in binding)
     if others and not refused:
         none = f"none of the {taken} sets of inputs that eager takes is refused"
         sentences.append(f"refuses inputs for which {', or '.join(others)}; {none}")
     return sentences
 
 
-def _breaks(promise: str, inputs: str, *, only: bool) -> bool:
-    """Whether refused inputs break a promise. If that is not known: whether it is the only one, or has their size."""
+def _breaks(promise: str, refused: Comparison, *, only: bool) -> bool:
+    """Whether refused inputs break a promise. If that is not known: whether the only promise raises for them."""
     given: dict[str, int] = {}
-    for part in inputs.split(", "):  # such as `ids.shape[1] = mask.shape[1] = 0`
+    for part in refused.inputs.split(", "):  # such as `ids.shape[1] = mask.shape[1] = 0`
         *names, value = part.split(" = ")
         if value.isdigit():
             given |= dict.fromkeys(names, int(value))
     kept = holds(promise, given)
-    return not kept if kept is not None else only or any(name in inputs for name in _sizes(promise))
+    return not kept if kept is not None else only and BROKEN in refused.changed
 
 
 def _holds_always(promise: str) -> bool:

@@ -4,202 +4,39 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import torch
 
+import ddefuzz
 from ddefuzz.checking.patch import CLASS, DECIDED, Candidate, ChangedFile, Comparison, InputDim, Interface, TrialResult
-from ddefuzz.checking.problems import full_path
-from ddefuzz.execute.comparison import differences
+from ddefuzz.checking.problems import YOURS, full_path, owner_of
+from ddefuzz.checking.variants import Variant, function_of, held_out_of, optional_of, signature_of, variants_of
+from ddefuzz.errors import InputError
+from ddefuzz.execute.comparison import NUMBERS, PLAIN, differences, gradients_of
 from ddefuzz.execute.exercise import filled_memory
 from ddefuzz.execute.observe import captured_output, exchanged, observe_in
 from ddefuzz.execute.preparation import (
     PreparedSubject,
-    UnbackedDim,
     leaf_names,
     leaves_of,
     parameter_names,
-    with_leaves,
 )
-from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage, Subject
+from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run, Stage, Subject
 from ddefuzz.execute.stages import Capture, stage_function
-from ddefuzz.execute.subject import prepare, seed
+from ddefuzz.execute.subject import is_live, prepare, reloaded, seed
+from ddefuzz.files import real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.internal import message_of
 
-SMALL = (0, 1, 2)  # the sizes that decisions of torch and of users are about
-HELD_OUT = 12  # the number of sets of inputs that are kept for the study
-MOST_ALONE = 4  # up to this many symbols or tensors are varied each alone; more of them only together
-
-Values: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """Inputs in words, the sizes of symbols, and what is made of the values of leaves of the arguments by number."""
-
-    inputs: str
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    values: Mapping[int, Values] = field(default_factory=dict)
-
-    def resized(self, prepared: PreparedSubject) -> PreparedSubject:
-        """The subject with these values, and with shorter arguments."""
-        return self._made(prepared, shorter=True)
-
-    def masked(self, prepared: PreparedSubject) -> PreparedSubject:
-        """The subject with these values, whose symbols the masks of a stage make as short."""
-        return replace(self._made(prepared, shorter=False), kept=self.sizes)
-
-    def _made(self, prepared: PreparedSubject, *, shorter: bool) -> PreparedSubject:
-        places = [place for place in prepared.unbacked if shorter and place.symbol in self.sizes]
-
-        def leaf_of(at: int, leaf: Any) -> Any:
-            made = self.values[at](leaf.detach()) if at in self.values else leaf
-            for place in places:
-                if place.leaf == at:
-                    made = made.narrow(place.dim, 0, self.sizes[place.symbol])
-            return leaf if made is leaf else _like(leaf, made)
-
-        args, kwargs = with_leaves(prepared.args, prepared.kwargs, leaf_of)
-        return replace(prepared, args=args, kwargs=kwargs)
-
-
-def variants_of(prepared: PreparedSubject, names: tuple[str, ...]) -> tuple[Variant, ...]:
-    """The example itself, and other inputs. `names` are those of the leaves."""
-    return (
-        Variant("the example"),
-        *_of_sizes(prepared, names),
-        *_of_values(prepared, names),
-        *_of_both(prepared, names),
-    )
-
-
-def held_out_of(prepared: PreparedSubject, names: tuple[str, ...]) -> tuple[Variant, ...]:
-    """Inputs that no search uses: random values, with the sizes of the example, one less, 0, 1 and 2."""
-    leaves = leaves_of(prepared)
-    tensors = {at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.numel()}
-    lengths = {place.symbol: leaves[place.leaf].shape[place.dim] for place in prepared.unbacked}
-    variants = [Variant("the example")]
-    for number in range(HELD_OUT):
-        values = {at: partial(_random_like, number=number) for at in tensors}
-        small = SMALL[number // 4 % len(SMALL)]
-        sizes = {
-            symbol: length - 1 if number % 4 == 1 else min(small, length)
-            for symbol, length in lengths.items()
-            if length and number % 2
-        }
-        of_sizes = f" with sizes {', '.join(map(str, sizes.values()))}" if sizes else ""
-        variants.append(Variant(f"random values {number}{of_sizes}", sizes, values))
-    return tuple(variants)
-
-
-def _random_like(tensor: torch.Tensor, number: int) -> torch.Tensor:
-    """Random values between the least and the greatest of a tensor; a mask has every share of true elements."""
-    generator = torch.Generator().manual_seed(number + 100)
-    drawn = torch.rand(tensor.shape, generator=generator)
-    if tensor.dtype == torch.bool:
-        return drawn < number / max(HELD_OUT - 1, 1)
-    if tensor.is_floating_point():
-        return (drawn * 4 - 2).to(tensor.dtype)
-    if tensor.is_complex():
-        return torch.complex(drawn, drawn).to(tensor.dtype)
-    least, greatest = int(tensor.min()), int(tensor.max())
-    return (least + (drawn * (greatest - least + 1)).floor()).to(tensor.dtype)
-
-
-def _of_sizes(prepared: PreparedSubject, names: tuple[str, ...]) -> Iterator[Variant]:
-    by_symbol: dict[str, list[UnbackedDim]] = {}
-    for place in prepared.unbacked:
-        by_symbol.setdefault(place.symbol, []).append(place)
-    leaves = leaves_of(prepared)
-    lengths = {symbol: leaves[dims[0].leaf].shape[dims[0].dim] for symbol, dims in by_symbol.items()}
-    groups: list[tuple[str, ...]] = [(symbol,) for symbol in by_symbol] if len(by_symbol) <= MOST_ALONE else []
-    for length in dict.fromkeys(lengths.values()):
-        groups.append(tuple(symbol for symbol in by_symbol if lengths[symbol] == length))
-    groups.append(tuple(by_symbol))
-    for group in dict.fromkeys(groups):
-        for size in SMALL:
-            if group and all(size < lengths[symbol] for symbol in group):
-                dims = [f"{names[dim.leaf]}.shape[{dim.dim}]" for symbol in group for dim in by_symbol[symbol]]
-                yield Variant(f"{' = '.join(dims)} = {size}", dict.fromkeys(group, size))
-
-
-def _of_values(prepared: PreparedSubject, names: tuple[str, ...]) -> Iterator[Variant]:
-    for is_kind, recipes in _RECIPES:
-        tensors = [at for at, arg in enumerate(leaves_of(prepared)) if isinstance(arg, torch.Tensor) and is_kind(arg)]
-        groups = [(at,) for at in tensors] if len(tensors) <= MOST_ALONE else []
-        for group in dict.fromkeys([*groups, tuple(tensors)]):
-            for words, make in recipes:
-                if group:
-                    yield Variant(f"{', '.join(names[at] for at in group)} {words}", values=dict.fromkeys(group, make))
-
-
-def _of_both(prepared: PreparedSubject, names: tuple[str, ...]) -> Iterator[Variant]:
-    """All unbacked dims of size 1 or 2, and integers one more: a branch for one element may not look at its value."""
-    integers = [
-        at for at, leaf in enumerate(leaves_of(prepared)) if isinstance(leaf, torch.Tensor) and _is_integer(leaf)
-    ]
-    values: dict[int, Values] = dict.fromkeys(integers, lambda tensor: tensor + 1)
-    for sizes in _of_sizes(prepared, names) if integers else ():
-        if len(sizes.sizes) == len({place.symbol for place in prepared.unbacked}) and 0 not in sizes.sizes.values():
-            yield Variant(f"{sizes.inputs}, {', '.join(names[at] for at in integers)} one more", sizes.sizes, values)
-
-
-def _is_integer(tensor: torch.Tensor) -> bool:
-    return tensor.dtype != torch.bool and not tensor.is_floating_point() and not tensor.is_complex()
-
-
-def _first_only(tensor: torch.Tensor) -> torch.Tensor:
-    flat = torch.zeros(tensor.numel(), dtype=torch.bool)
-    flat[:1] = True
-    return flat.view(tensor.shape)
-
-
-def _first_positive(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.where(_first_only(tensor), 1.0, -1.0).to(tensor.dtype)
-
-
-_RECIPES: tuple[tuple[Callable[[torch.Tensor], bool], tuple[tuple[str, Values], ...]], ...] = (
-    (
-        lambda tensor: tensor.dtype == torch.bool,
-        (
-            ("all true", torch.ones_like),
-            ("all false", torch.zeros_like),
-            ("true in its first element only", _first_only),
-            ("negated", torch.logical_not),
-        ),
-    ),
-    (
-        _is_integer,
-        (
-            ("all 0", torch.zeros_like),
-            ("all 1", torch.ones_like),
-            ("all 2", lambda tensor: torch.full_like(tensor, 2)),
-            ("one more", lambda tensor: tensor + 1),
-        ),
-    ),
-    (
-        torch.is_floating_point,
-        (
-            ("all positive", lambda tensor: tensor.abs() + 0.5),
-            ("all negative", lambda tensor: -tensor.abs() - 0.5),
-            ("positive in its first element only", _first_positive),
-            ("all 0", torch.zeros_like),
-            ("negated", torch.neg),
-        ),
-    ),
-)
-"""Other values, in words, by the kind of a tensor."""
-
-
-def _like(example: Any, tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone().requires_grad_(example.requires_grad)
+DEEPEST = 8  # how deep values are compared
 
 
 COMPARED = frozenset({"structure", "number", "dtype", "shape", "values", "mutation"})
@@ -212,11 +49,12 @@ UNDETERMINED = "the inputs do not determine the result"
 
 
 class _Result(NamedTuple):
-    """What a call did: its error, or its result and the arguments afterwards."""
+    """What a call did: its error, or its result, the arguments afterwards, and gradients if the model trains."""
 
     error: str
     value: Any = None
     args: Sequence[Any] = ()
+    gradients: Sequence[Any] = ()
 
 
 _Expectation: TypeAlias = tuple[Variant, _Result]
@@ -224,26 +62,75 @@ _Expectation: TypeAlias = tuple[Variant, _Result]
 
 
 def try_change(candidate: Candidate) -> TrialResult:
-    """Try a change: first in eager, then in the stages, up to the first that fails."""
+    """Try a change as it would be in the user's files: in eager, then in the stages, up to the first that fails."""
+    started = time.process_time()
     make = partial(prepare, candidate.subject)
-    variants = (held_out_of if candidate.held_out else variants_of)(make(), leaf_names(make()))
+    example, names = make(), leaf_names(make())
+    variants = held_out_of(example, names) if candidate.held_out else variants_of(example, names, candidate.numbers)
+    variants = tuple({variant.inputs: variant for variant in variants}.values())
     with captured_output():
-        calls = [(variant, _determined(make, variant)) for variant in variants]
+        calls = [(variant, _expected(candidate.subject, variant)) for variant in variants]
         sides = tuple(_sides(candidate, calls))
+        live = not _can_reload(candidate.subject)
     changed = _changed(candidate)
-    with _swapped(candidate.files):
+    tried = partial(TrialResult, sides=sides, is_live=live and any(map(_is_own, (one.path for one in candidate.files))))
+    observations: list[Observation] = []
+    with _applied(candidate.files, live=live):
+        compared: list[Comparison] = []
+        agrees = True
         with captured_output():
-            compared = [_compare(changed, variant, expected) for variant, expected in calls]
-        eager = TrialResult((), tuple(compared), sides)
-        if not eager.agrees or (any(one.refused for one in compared) and not candidate.may_refuse):
-            return eager
-        observations: list[Observation] = []
-        for stage in candidate.stages:
-            observed, compared = _captured(candidate.subject, stage, changed, calls, compared)
-            observations.append(observed)
-            if observed.outcome != "ok":
-                break
-    return TrialResult(tuple(observations), tuple(compared), sides)
+            for variant, expected in calls:
+                compared.append(_compare(changed, variant, expected))
+                agrees = tried((), tuple(compared)).agrees and (candidate.may_refuse or not compared[-1].refused)
+                if not agrees and not candidate.held_out:
+                    break
+        if agrees:
+            for stage in candidate.stages:
+                observed, compared = _captured(candidate.subject, stage, changed, calls, compared)
+                observations.append(observed)
+                if observed.outcome != "ok":
+                    break
+    return tried(tuple(observations), tuple(compared), cpu_seconds=time.process_time() - started)
+
+
+_KNOWN: dict[tuple[Subject, str], _Result] = {}
+"""What the original does, of the last subject."""
+
+
+def _expected(subject: Subject, variant: Variant) -> _Result:
+    key = (subject, variant.inputs)
+    if key not in _KNOWN:
+        if any(one != subject for one, _ in _KNOWN):
+            _KNOWN.clear()
+        _KNOWN[key] = _determined(partial(prepare, subject), variant)
+    return _KNOWN[key]
+
+
+def _is_own(file: str) -> bool:
+    """Whether a file is the user's."""
+    return owner_of(file) == YOURS and not real_path(file).is_relative_to(_OWN)
+
+
+_OWN = real_path(ddefuzz.__file__ or "").parent
+
+
+def _can_reload(subject: Subject) -> bool:
+    """Whether the user's code can be imported again. What lives in this process only cannot, and what puts names into
+    a registry, such as `torch.library.define`, that takes each once.
+    """
+    if not isinstance(subject, CallableSubject):
+        return False
+    if subject.path not in _RELOADS:
+        _RELOADS[subject.path] = not is_live(subject.path)
+        try:
+            with reloaded({}, _is_own):
+                prepare(subject)
+        except InputError:
+            _RELOADS[subject.path] = False
+    return _RELOADS[subject.path]
+
+
+_RELOADS: dict[str, bool] = {}
 
 
 def _determined(make: Callable[[], PreparedSubject], variant: Variant) -> _Result:
@@ -251,18 +138,24 @@ def _determined(make: Callable[[], PreparedSubject], variant: Variant) -> _Resul
 
     The second call fills new memory with NaN or the greatest integer, so that such results differ in each run.
     """
-    first = _run(make, variant.resized, _call)
+    first = _run(make, variant.resized, _call, trains=True)
     with filled_memory():
-        again = _run(make, variant.resized, _call)
+        again = _run(make, variant.resized, _call, trains=True)
     return _Result(UNDETERMINED) if not first.error and _difference(first, again, arguments=True) else first
 
 
 @contextmanager
-def _swapped(files: Sequence[ChangedFile]) -> Iterator[None]:
-    """Functions of these files run their changed source. The text of a program is changed elsewhere."""
+def _applied(files: Sequence[ChangedFile], *, live: bool) -> Iterator[None]:
+    """Files have their changed texts. The user's modules are imported from them; functions of installed packages, and
+    those that cannot be imported again, get their new code where they are. The text of a program is changed elsewhere.
+    """
+    files = [one for one in files if one.path != PROGRAM_FILE]
+    own = {one.path: one.after for one in files if not live and _is_own(one.path)}
     with ExitStack() as stack:
+        if own:
+            stack.enter_context(reloaded(own, _is_own))
         for changed in files:
-            if changed.path != PROGRAM_FILE:
+            if changed.path not in own:
                 stack.enter_context(exchanged(changed.path, changed.before, changed.after))
         yield
 
@@ -289,7 +182,7 @@ def _with_capture(
     compared: Comparison, capture: Capture, stage: Stage, make: Callable[[], PreparedSubject], call: _Expectation
 ) -> Comparison:
     variant, expected = call
-    if expected.error:
+    if expected.error or variant.omitted or (capture.static_dims and variant.longer):
         return compared
     seen = _run(make, variant.masked if capture.static_dims else variant.resized, capture.compute)
     if seen.error:
@@ -299,7 +192,7 @@ def _with_capture(
 
 
 def _compare(make: Callable[[], PreparedSubject], variant: Variant, expected: _Result) -> Comparison:
-    seen = _run(make, variant.resized, _call)
+    seen = _run(make, variant.resized, _call, trains=True)
     differs = "" if seen.error or expected.error else _difference(expected, seen, arguments=True)
     return Comparison(variant.inputs, expected.error, seen.error, differs=differs)
 
@@ -319,15 +212,19 @@ def describe(subject: Subject) -> Interface:
     parameters = (*parameter_names(prepared)[: len(prepared.args)], *prepared.kwargs)
     if not all(map(str.isidentifier, parameters)):
         parameters = ()  # a wrapper could not name them
-    function = inspect.unwrap(_function(prepared.call))
+    function = inspect.unwrap(function_of(prepared.call))
     code = getattr(function, "__code__", None)
     file = PROGRAM_FILE if isinstance(subject, ProgramSubject) else full_path(code.co_filename) if code else ""
     positional, keywords = parameters[: len(prepared.args)], parameters[len(prepared.args) :]
-    return Interface(positional, keywords, dims, file, code.co_firstlineno if code else 0)
-
-
-def _function(call: Callable[..., Any]) -> Any:
-    return call.forward.__func__ if isinstance(call, torch.nn.Module) and hasattr(call.forward, "__func__") else call
+    return Interface(
+        positional,
+        keywords,
+        dims,
+        file,
+        code.co_firstlineno if code else 0,
+        optional_of(prepared),
+        signature_of(prepared) if parameters else (),
+    )
 
 
 def _changed(candidate: Candidate) -> Callable[[], PreparedSubject]:
@@ -357,7 +254,8 @@ def _sides(candidate: Candidate, calls: Sequence[_Expectation]) -> Iterator[bool
         return value
 
     make = partial(prepare, candidate.subject)
-    with _builtin(DECIDED, decided), _swapped(candidate.probed):
+    live = not _can_reload(candidate.subject)
+    with _builtin(DECIDED, decided), _applied(candidate.probed, live=live):
         for variant, expected in calls:
             if not expected.error:
                 _run(make, variant.resized, _call)
@@ -374,9 +272,40 @@ def _builtin(name: str, value: Any) -> Iterator[None]:
 
 
 def _difference(expected: _Result, seen: _Result, *, arguments: bool) -> str:
-    pairs = [(expected.value, seen.value, "result"), (expected.args, seen.args, "arguments")]
-    every = (one for left, right, where in pairs[: 1 + arguments] for one in differences(left, right, where))
+    pairs = [(expected.value, seen.value, "result")]
+    if arguments:
+        pairs.append((expected.args, seen.args, "arguments"))
+    if expected.gradients and seen.gradients:
+        pairs.append((expected.gradients, seen.gradients, "gradients"))
+    every = (one for left, right, where in pairs for one in differences(_plain(left), _plain(right), where))
     return next((f"{one.where}: {one.how}" for one in every if one.what in COMPARED), "")
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """A value with the objects in it as their attributes: modules that were imported again have other classes."""
+    if value is None or isinstance(value, (torch.Tensor, *NUMBERS, *PLAIN)) or depth > DEEPEST:
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(one, depth + 1) for one in value]
+    if isinstance(value, dict):
+        return {key: _plain(one, depth + 1) for key, one in value.items()}
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    is_data = not isinstance(value, torch.nn.Module | type) and not callable(value)
+    return {name: _plain(vars(value), depth + 1)} if is_data and hasattr(value, "__dict__") else name
+
+
+def _gradients(prepared: PreparedSubject, value: Any) -> Sequence[Any]:
+    """Those of the inputs that require them, and of the parameters of modules that train."""
+    modules = prepared.call.modules() if isinstance(prepared.call, torch.nn.Module) else ()
+    parameters = [one for module in modules if module.training for one in module.parameters(recurse=False)]
+    wanted = tuple(one for one in (*leaves_of(prepared), *parameters) if isinstance(one, torch.Tensor))
+    try:
+        return gradients_of(value, wanted)
+    except Exception:  # noqa: BLE001 what has no gradients is compared without them
+        return ()
+    finally:
+        for tensor in wanted:
+            tensor.grad = None
 
 
 def _call(prepared: PreparedSubject) -> Any:
@@ -387,6 +316,8 @@ def _run(
     make: Callable[[], PreparedSubject],
     vary: Callable[[PreparedSubject], PreparedSubject],
     compute: Callable[[PreparedSubject], Any],
+    *,
+    trains: bool = False,
 ) -> _Result:
     try:
         fresh = vary(make())
@@ -394,7 +325,8 @@ def _run(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             value = compute(fresh)
+            gradients = _gradients(fresh, value) if trains else ()
     except Exception as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
         first = message_of(error).strip().partition("\n")[0][:SAID_LIMIT]
         return _Result(f"{type(error).__name__}: {first}")
-    return _Result("", value, leaves_of(fresh))
+    return _Result("", value, leaves_of(fresh), gradients)

@@ -14,10 +14,11 @@ import linecache
 import random
 import reprlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -124,9 +125,87 @@ def error_line(error: BaseException) -> str:
     return text if len(text) <= SAID_LIMIT else f"{text[:SAID_LIMIT]}… ({len(text)} characters)"
 
 
-@lru_cache(maxsize=64)
+_LOADED: dict[str, tuple[ModuleType, str]] = {}
+
+
 def _executed(path: str) -> tuple[ModuleType, str]:
     """The module, and the folder that was the current one at its end: its functions may read files there."""
+    _before_all()
+    if path not in _LOADED:
+        _LOADED[path] = _execute(path)
+    return _LOADED[path]
+
+
+@cache
+def _before_all() -> frozenset[str]:
+    """The modules that were imported before any user code was."""
+    return frozenset(sys.modules)
+
+
+@contextmanager
+def reloaded(texts: Mapping[str, str], is_own: Callable[[str], bool]) -> Iterator[None]:
+    """In the block, the user's modules are imported again, as if files had these texts. No file is written.
+
+    `texts` are by full path. `is_own` says of a file whether it is the user's. What other modules keep of the first
+    import, such as the names in a registry, stays.
+    """
+    own = _own_modules(is_own)
+    loaded, lines = dict(_LOADED), {path: linecache.cache.get(path) for path in texts}
+    changed = {str(real_path(path)): text for path, text in texts.items()}
+    get_code: Any = SourceFileLoader.get_code
+
+    def changed_code(loader: SourceFileLoader, name: str) -> CodeType | None:
+        text = changed.get(str(real_path(loader.path)))
+        code: CodeType | None
+        code = get_code(loader, name) if text is None else loader.source_to_code(text.encode(), loader.path)
+        return code
+
+    _drop(own)
+    _LOADED.clear()
+    for path, text in texts.items():
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    SourceFileLoader.get_code = changed_code  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+        _drop(_own_modules(is_own))
+        sys.modules.update(own)
+        _LOADED.clear()
+        _LOADED.update(loaded)
+        for path, known in lines.items():
+            linecache.cache.pop(path, None)
+            if known is not None:
+                linecache.cache[path] = known
+
+
+def is_live(path: str) -> bool:
+    """Whether a path is the name of a module that has no file: it holds what lives in this process."""
+    module = sys.modules.get(path)
+    return module is not None and not _files_of(module)
+
+
+def _own_modules(is_own: Callable[[str], bool]) -> dict[str, ModuleType]:
+    """The modules of the user that were imported since the first user code was."""
+    return {
+        name: module
+        for name, module in tuple(sys.modules.items())
+        if name not in _before_all() and any(map(is_own, _files_of(module)))
+    }
+
+
+def _files_of(module: ModuleType) -> list[str]:
+    """The file of a module, or the folders of a package without one."""
+    file = getattr(module, "__file__", None)
+    return [file] if isinstance(file, str) else [one for one in getattr(module, "__path__", ()) if isinstance(one, str)]
+
+
+def _drop(modules: Iterable[str]) -> None:
+    for name in modules:
+        sys.modules.pop(name, None)
+
+
+def _execute(path: str) -> tuple[ModuleType, str]:
     file = Path(path)
     named = not is_file(file) and file.suffix != ".py" and all(part.isidentifier() for part in path.split("."))
     if not named and not is_file(file):

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from ddefuzz.checking.candidates import DECISIONS, REWRITES, SIZES, assert_instead, assume, name_sizes
-from ddefuzz.checking.edits import Edit, Place, fixes_a_size, in_user_words, locate, meaning, opposite, statements_at
+from ddefuzz.checking.candidates import DECISIONS, SIZES, name_sizes
+from ddefuzz.checking.edits import (
+    Edit,
+    Place,
+    Sources,
+    fixes_a_size,
+    in_user_words,
+    locate,
+    meaning,
+    opposite,
+    statements_at,
+    unbound,
+)
+from ddefuzz.checking.rewrites import REWRITES, assert_instead, clamp, keep_symbolic
 from ddefuzz.instrument.events import Frame, SymbolOrigin
 
 SOURCE = '''"""A model."""
@@ -120,11 +133,6 @@ def test_a_decision_has_its_promises(line: int, anchor: str, question: str, cond
     assert condition in [edit.condition for edit in promises(place(line, anchor, question))]
 
 
-def test_a_promise_of_one_value_is_the_most_harmful() -> None:
-    kinds = {edit.condition: edit.kind for edit in assume(place(9, "kept.shape[0] == 1", "Eq(u0, 1)"))}
-    assert (kinds["kept.shape[0] == 1"], kinds["kept.shape[0] != 1"]) == ("example-value", "inside-promise")
-
-
 @pytest.mark.parametrize("line", range(6, 19))
 def test_every_edit_still_parses(line: int) -> None:
     for statement in statements_at(SOURCE, line):
@@ -222,3 +230,33 @@ def test_a_size_that_nothing_holds_gets_a_variable() -> None:
 def test_equivalent_assertions_have_one_meaning(first: str, second: str, is_same: bool) -> None:
     one, two = (meaning(f"x = 1\ntorch._check({condition})\n") for condition in (first, second))
     assert (one == two) == is_same
+
+
+def test_a_file_imports_what_a_change_uses(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text(
+        '"""A model."""\nfrom torch import nn\n\n\ndef f(x, *a, **k):\n    return [nn.relu(y) for y in x]\n'
+    )
+    text = path.read_text().replace("    return", "    torch._check(x.shape[0] > 1)\n    return")
+    assert unbound(text) == {"torch"}
+    assert Sources().with_text(str(path), text).changed[str(path)] == text.replace('."""\n', '."""\nimport torch\n')
+    assert unbound("with open(a) as b, c:\n    try:\n        b\n    except E as e:\n        e\n") == {"a", "c", "E"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("    if n > cap:\n        n = cap\n", "    n = torch.sym_min(n, cap)\n"),
+        ("    if n < cap:\n        n = cap\n", "    n = torch.sym_max(n, cap)\n"),
+        ("    if n >= cap:\n        x = x.topk(cap)[0]\n", "    x = x.topk(torch.sym_min(n, cap))[0]\n"),
+        ("    if int(min(len(x), n)) > 1:\n        pass\n", "    if torch.sym_min(x.shape[0], n) > 1:\n        pass\n"),
+    ],
+)
+def test_numbers_stay_symbolic(before: str, after: str) -> None:
+    head = "def f(x, n, cap):\n"
+    source = f"{head}{before}    return x[:n]\n"
+    (statement,) = statements_at(source, 2)
+    assert isinstance(statement, ast.If)
+    at = Place(source, statement, statement.test, "u0 > 3", {})
+    edits = [edit.source for row in (keep_symbolic, clamp) for edit in row(at)]
+    assert f"{head}{after}    return x[:n]\n" in edits

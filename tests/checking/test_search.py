@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ddefuzz.checking import problems
 from ddefuzz.checking.edits import Edit
 from ddefuzz.checking.patch import Advice, Candidate, Comparison, InputDim, Interface, TrialResult
 from ddefuzz.checking.problems import summary
-from ddefuzz.checking.search import MOST_TRIES, advise, restrictions
+from ddefuzz.checking.search import BROKEN, MOST_TRIES, advise, restrictions
 from ddefuzz.classify.cause import FRAMEWORK_CAUSES, MEANINGS, Classification
 from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, ExceptionInfo, Observation, Stage
@@ -63,11 +64,10 @@ def search(
     described: Interface | None = None,
     observation: Observation | None = None,
     stages: tuple[Stage, ...] = ("export", "compile"),
-    clock: Callable[[], float] = lambda: 0.0,
 ) -> Advice:
     described = described or Interface(("x", "keep"), file=str(path), line=1)
     subject = CallableSubject(str(path), name="f")
-    return advise([classified(observation or failing(path))], subject, described, stages, trial, 60.0, clock)
+    return advise([classified(observation or failing(path))], subject, described, stages, trial, 60.0)
 
 
 def text_of(candidate: Candidate) -> str:
@@ -130,7 +130,7 @@ def test_a_size_that_several_dims_share_is_named_by_the_first(model: Path) -> No
     described = Interface(("ids", "cache"), dims=(InputDim("cache.keys[0]", 2, 6, "cached"),))
 
     def trial(candidate: Candidate) -> TrialResult:
-        refused = Comparison("cache.keys[0].shape[2] = cache.values[0].shape[2] = 0", changed="RuntimeError")
+        refused = Comparison("cache.keys[0].shape[2] = cache.values[0].shape[2] = 0", changed=f"RuntimeError: {BROKEN}")
         return TrialResult(captured(candidate.stages) if candidate.wrapper else (failing(model),), (EXAMPLE, refused))
 
     observation = Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=raised)
@@ -147,7 +147,9 @@ def test_of_two_promises_each_has_an_example_of_its_own_size() -> None:
     ]
     empty = Edit("", "input-promise", "", "ids.shape[0] > 0")
     assert restrictions([empty], [], 3)[0].startswith("refuses inputs for which ids.shape[0] == 0; none of")
-    assert restrictions(edits[:1], refused, 3)[0].endswith(", such as mask.shape[0] = 1")
+    assert restrictions(edits[:1], refused, 3) == ["refuses inputs for which ids.shape[0] <= 1"]
+    broken = [msgspec.structs.replace(one, changed="RuntimeError: Expected cond to be True") for one in refused]
+    assert restrictions(edits[:1], broken, 3)[0].endswith(", such as mask.shape[0] = 1")
     assert restrictions(edits, [], 3) == [
         "refuses inputs for which ids.shape[0] <= 1, or mask.shape[0] <= 1; "
         "none of the 3 sets of inputs that eager takes is refused"
@@ -185,7 +187,7 @@ def test_a_packages_code_is_changed_only_if_no_promise_about_inputs_helps(
     described = Interface(("x", "keep"), dims=(InputDim("x", 0, 5, "u0"),))
 
     def trial(candidate: Candidate) -> TrialResult:
-        helps = bool(candidate.wrapper) if promise_helps else bool(candidate.files)
+        helps = [one for one in candidate.files if (one.path == str(own)) == promise_helps]
         seen = captured(candidate.stages) if helps else (observation,)
         return TrialResult(seen, (EXAMPLE, OTHER), sides=(False, True))
 
@@ -298,6 +300,7 @@ def promised(condition: str) -> Callable[[Candidate], TrialResult]:
 
 @pytest.mark.parametrize("condition", ["ids.shape[1] != 1", "ids.shape[1] > 1", "ids.shape[1] == mask.shape[1]"])
 def test_a_promise_about_any_dim_of_any_input_is_in_the_users_function(model: Path, condition: str) -> None:
+    model.write_text(SOURCE.replace("f(x, keep)", "f(ids, mask, x=0, keep=0)"))
     described = Interface(("ids", "mask"), (), DIMS, str(model), 1)
     (change,) = search(model, promised(condition), described, input_guard(model)).changes
     assert (change.kind, change.harm, change.paste) == ("input-promise", 2, "")
@@ -335,20 +338,48 @@ def test_the_search_ends(model: Path) -> None:
     assert next(numbers) <= MOST_TRIES
 
 
-def test_the_search_ends_with_its_budget(model: Path) -> None:
-    def clock() -> Iterator[float]:
-        yield from (0.0, 1.0, 2.0)
-        while True:
-            yield 100.0
+def test_no_promise_is_that_of_the_example_only(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(SOURCE.replace("kept.shape[0] > 2", "kept.shape[0] == 12"))
+    tried = []
 
-    ticks = clock()
+    def trial(candidate: Candidate) -> TrialResult:
+        tried.append(text_of(candidate))
+        return TrialResult((failing(path),), (EXAMPLE,))
+
+    search(path, trial, observation=failing(path, 3, "kept.shape[0] == 12", "Eq(u0, 12)"))
+    assert any("torch._check(kept.shape[0] != 12)" in text for text in tried)
+    assert not any("torch._check(kept.shape[0] == 12)" in text for text in tried)
+
+
+def test_a_change_that_passes_some_stages_is_offered_if_none_passes_all(model: Path) -> None:
+    def trial(candidate: Candidate) -> TrialResult:
+        done = captured(("export",)) if "torch._check(kept.shape[0] <= 2)" in text_of(candidate) else ()
+        return TrialResult((*done, msgspec.structs.replace(failing(model), stage="compile")), (EXAMPLE,))
+
+    (change,) = search(model, trial).changes
+    assert (change.passes, change.does) == (("export",), "assert kept.shape[0] <= 2")
+    assert change.fails.startswith("still fails in compile: `u0 > 2` at ")
+
+
+def test_what_raises_otherwise_than_its_check_is_no_promise(model: Path) -> None:
+    def trial(candidate: Candidate) -> TrialResult:
+        without = Comparison("weights = None", changed="AttributeError: 'NoneType' object has no attribute 'shape'")
+        return TrialResult(captured(candidate.stages), (EXAMPLE, without))
+
+    advice = search(model, trial)
+    assert advice.changes == ()
+    assert "raises where the original returns, for weights = None" in advice.tried[0].ended
+
+
+def test_the_search_ends_with_its_budget(model: Path) -> None:
     tried = []
 
     def trial(candidate: Candidate) -> TrialResult:
         tried.append(candidate)
-        return TrialResult((failing(model),), (EXAMPLE,))
+        return TrialResult((failing(model),), (EXAMPLE,), cpu_seconds=30.0)
 
-    search(model, trial, clock=lambda: next(ticks))
+    assert search(model, trial).stopped
     assert len(tried) == 2
 
 
