@@ -37,7 +37,9 @@ def study(
         metavar="NAME",
     ),
     timeout: float = timeout_option(120.0, "one capture"),
-    budget: float = option("How long changes are tried for each model.", default=30.0, type_=SECONDS_OR_NONE),
+    budget: float = option(
+        "For how many CPU seconds changes are tried for each model.", default=30.0, type_=SECONDS_OR_NONE
+    ),
     sizes: Sizes = option(
         "How the dynamic dims of a model are captured: unbacked, or backed (Dim.AUTO).", default="unbacked"
     ),
@@ -113,7 +115,7 @@ def command(
         "Try changes of your code that may let capture succeed.", "--advice/--no-advice", default=True
     ),
     budget: float = option(
-        "How long changes of your code are tried for one case.", default=60.0, type_=SECONDS_OR_NONE
+        "For how many CPU seconds changes of your code are tried for one case.", default=60.0, type_=SECONDS_OR_NONE
     ),
     applying: bool = option("Write the best change of each case to your files.", "--apply"),
     patch: Path | None = option("Write the best change of each case to FILE as a unified diff.", type_=output_file()),
