@@ -279,8 +279,16 @@ def truth(source: Source, node: ast.expr) -> str:
             return f"{name}({', '.join(truth(source, value) for value in values)})"
         case ast.UnaryOp(ast.Not(), operand):
             return f"torch.sym_not({truth(source, operand)})"
+        case ast.Call(ast.Name("all" | "any" as name), [ast.GeneratorExp() as each]):
+            return _of_each(source, each, truth(source, each.elt), is_all=name == "all")
         case _:
             return source.of(node)
+
+
+def _of_each(source: Source, each: ast.GeneratorExp, text: str, *, is_all: bool) -> str:
+    """The truth of all or any of a generator. It may have no item, which torch's functions do not take."""
+    loops = source.of(each).removeprefix("(").removesuffix(")").partition(source.of(each.elt))[2]
+    return f"{'sym_and(True' if is_all else 'sym_or(False'}, *({text}{loops}))"
 
 
 def _equal(source: Source, node: ast.Compare) -> str:
@@ -297,9 +305,11 @@ def falsity(source: Source, node: ast.expr) -> str:
             return f"{source.of(left)} {COMPARISONS[COMPARISONS[type(op)].opposite].text} {source.of(right)}"
         case ast.UnaryOp(ast.Not(), operand):
             return truth(source, operand)
+        case ast.Call(ast.Name("all" | "any" as name), [ast.GeneratorExp() as each]):
+            return _of_each(source, each, falsity(source, each.elt), is_all=name == "any")
         case ast.BoolOp(op, values):
-            name = "sym_and" if isinstance(op, ast.Or) else "sym_or"
-            return f"{name}({', '.join(falsity(source, value) for value in values)})"
+            joined = "sym_and" if isinstance(op, ast.Or) else "sym_or"
+            return f"{joined}({', '.join(falsity(source, value) for value in values)})"
         case _:
             return f"torch.sym_not({truth(source, node)})"
 
@@ -313,8 +323,8 @@ def _checks(source: Source, node: ast.expr) -> Iterator[Change]:
     for outer in source.above(node):
         if isinstance(outer, ast.Call) and "_check" in ast.unparse(outer.func) and outer.args:
             # Evaluated before it is passed to the check: a comparison of tuples.
-            if node in ast.walk(outer.args[0]) and isinstance(node, ast.Compare):
-                yield Change("torch._check", node, _equal(source, node))
+            if node in ast.walk(outer.args[0]):
+                yield from _argument(source, outer.args[0], node)
             return
     match statement:
         case ast.Assert(test, message):
@@ -329,6 +339,16 @@ def _checks(source: Source, node: ast.expr) -> Iterator[Change]:
             return
 
 
+def _argument(source: Source, condition: ast.expr, node: ast.expr) -> Iterator[Change]:
+    """The condition of a check, if it is evaluated before the check gets it."""
+    if isinstance(node, ast.Compare):
+        yield Change("torch._check", node, _equal(source, node))
+    elif isinstance(node, ast.Call) and truth(source, node) != source.of(node):
+        yield Change("torch._check", node, truth(source, node))
+    if isinstance(condition, ast.BoolOp | ast.UnaryOp):
+        yield Change("torch._check", condition, truth(source, condition))
+
+
 def _raising(
     source: Source, statement: ast.If, test: ast.expr, node: ast.expr, error: str, message: str | None
 ) -> Iterator[Change]:
@@ -341,6 +361,15 @@ def _raising(
         indent = source.indent(statement)
         rest = f"if {others}:\n{indent}    {source.of(statement.body[0])}\n{indent}"
         decided = node
+    elif isinstance(test, ast.BoolOp) and node in test.values:
+        others = " and ".join(source.of(value) for value in test.values if value is not node)
+        inner = f"{source.indent(statement)}    "
+        yield Change(
+            "torch._check",
+            statement,
+            f"if {others}:\n{inner}{_call_at(inner, name, falsity(source, node), message)}",
+        )
+        return
     conditions = [falsity(source, decided)]
     match decided:
         case ast.Compare(ast.Name() | ast.Attribute(), [ast.NotEq()], [ast.Name() | ast.Attribute()]):
@@ -350,9 +379,15 @@ def _raising(
 
 
 def _call(source: Source, statement: ast.stmt, name: str, condition: str, text: str | None) -> str:
+    return _call_at(source.indent(statement), name, condition, text)
+
+
+def _call_at(indent: str, name: str, condition: str, text: str | None) -> str:
     start = name if "(" in name else f"{name}("
     message = None if text is None else f"lambda: {text}"
-    indent = source.indent(statement)
+    if text is not None and "\n" in text:  # several literals, as PyTorch's formatter writes them
+        literals = "".join(f"{indent}        {one.strip()}\n" for one in text.splitlines())
+        message = f"lambda: (\n{literals}{indent}    )"
     line = f"{start}{', '.join(filter(None, (condition, message)))})"
     if "\n" not in line and len(indent) + len(line) <= LONGEST_LINE:
         return line

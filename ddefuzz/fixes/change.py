@@ -15,8 +15,8 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from ddefuzz import syntax
 from ddefuzz.answers.patch import (
@@ -38,12 +38,16 @@ from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.site import site
 from ddefuzz.instrument.events import RaisedError
 
+DELETED: Final = "a redundant test is deleted"
+
 SCRIPTED: Final = frozenset({"torch/nn/functional.py"})
 """Files whose functions `torch.jit.script` compiles and dynamo traces, with the names `_jit_unused` and `_Any`."""
 
 
-def candidates(raised: RaisedError, form: str = "", texts: dict[str, str] | None = None) -> Iterator[Patch]:
-    """The changes to try for an undecided guard of Python, those of a form first.
+def candidates(
+    raised: RaisedError, order: Callable[[str], Any] = bool, texts: dict[str, str] | None = None
+) -> Iterator[Patch]:
+    """The changes to try for an undecided guard of Python, sorted by their form.
 
     `texts` are files of torch that are changed already.
     """
@@ -52,21 +56,51 @@ def candidates(raised: RaisedError, form: str = "", texts: dict[str, str] | None
         return
     source = Source(texts[where.module]) if texts and where.module in texts else source_of(where.module)
     if source is not None:
-        yield from in_form_of_file(source, where.module, frame.line, python_anchor(frame), form)
+        yield from in_form_of_file(source, where.module, frame.line, python_anchor(frame), order)
 
 
-def in_form_of_file(source: Source, file: str, line: int, anchor: str, form: str = "") -> Iterator[Patch]:
-    """The changes of the branch that evaluates an anchor at a line, those of a form first."""
+def in_form_of_file(
+    source: Source, file: str, line: int, anchor: str, order: Callable[[str], Any] = bool
+) -> Iterator[Patch]:
+    """The changes of the branch that evaluates an anchor at a line, sorted by their form."""
     node = located(source, line, anchor)
     if node is None:
         return
-    for change in sorted(changes(source, node), key=lambda one: one.form != form):
+    made = [*_deleted(source, node), *changes(source, node)]
+    for change in sorted(made, key=lambda one: order(one.form)):
         after = _changed(source, node, change, file)
         if after is not None and syntax.compiles(after):
             yield Patch(change.form, file, shown(source, change), source.text, after)
 
 
+def noting(raised: RaisedError) -> str:
+    """The text of the file with a guard that notes its truth (`fixes.probe.note`). Empty if its code is not known."""
+    where, frame = site(raised)
+    source = source_of(where.module) if where.language == "Python" and where.module is not None else None
+    node = None if source is None else located(source, frame.line, python_anchor(frame))
+    if source is None or node is None:
+        return ""
+    note = '__import__("ddefuzz.fixes.probe", fromlist=["note"]).note'
+    return syntax.replaced(source.text, node, f"{note}({source.of(node)})")
+
+
+def _deleted(source: Source, node: ast.expr) -> Iterator[Change]:
+    """The code without the test: one clause less, or without the branch that returns early."""
+    parent = source.parents[node]
+    match parent:
+        case ast.BoolOp(values=values) if len(values) == 2:
+            (other,) = (value for value in values if value is not node)
+            yield Change(DELETED, parent, source.of(other))
+        case ast.If(test, [ast.Return()], []) if test is node and not source.of(parent).startswith("elif"):
+            yield Change(DELETED, parent, "")
+        case _:
+            return
+
+
 def _changed(source: Source, node: ast.expr, change: Change, file: str) -> str | None:
+    if change.form == DELETED:
+        after = syntax.replaced(source.text, change.node, change.text)
+        return after if change.text else _without_blank_line(after, change.node.lineno)
     if file not in SCRIPTED:
         return source.edited(change.node, change.text, names_in(change.text))
     function = source.function(change.node)
@@ -75,6 +109,13 @@ def _changed(source: Source, node: ast.expr, change: Change, file: str) -> str |
     if isinstance(change.node, ast.If | ast.Assert):
         return _check_apart(source, function, change.node, node)
     return _value_apart(source, function, change) if isinstance(change.node, ast.expr) else None
+
+
+def _without_blank_line(text: str, line: int) -> str:
+    """The text without the line of a statement that was deleted."""
+    lines = text.splitlines(keepends=True)
+    follows = 1 if lines[line].strip() else 2
+    return "".join([*lines[: line - 1], *lines[line - 1 + follows :]])
 
 
 def _check_apart(

@@ -11,6 +11,7 @@ import sys
 import unittest
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -27,7 +28,9 @@ from ddefuzz.files import append
 from ddefuzz.fixes.tasks import Sights, Task
 from ddefuzz.generate import opinfo
 from ddefuzz.instrument import torch_api
-from ddefuzz.program.sizes import static
+from ddefuzz.program.model import Attribute, Binary, Call, Literal, Name, Program, Sequence, Step
+from ddefuzz.program.recipes import FLOATS
+from ddefuzz.program.sizes import at_data_size, static
 from ddefuzz.program.text import print_program
 
 CALLED: Final = ("export", "export-strict", "compile", "aot")
@@ -55,6 +58,7 @@ def seen(task: Task) -> Sights:
         samples=dict(_samples(task.functions)),
         scripted={name: _scripted(name) for name in task.scripted},
         test=_tested(task.test) if task.test else "",
+        truths=_truths(task, texts) if task.noting else (),
     )
 
 
@@ -64,11 +68,57 @@ def _eager(text: str, file: str) -> Observation:
 
 
 def _of_sample(text: str, stage: Stage) -> Iterator[Run]:
-    """A sample of torch with all sizes unbacked, backed, and static: the last two may not change."""
+    """A sample of torch with all sizes unbacked, also with large values; backed; and static, also of size 0."""
     subject = ProgramSubject(text)
-    yield Run(subject, stage, calls=CALLS)
+    program = subject.program("sample")
+    yield Run(ProgramSubject(print_program(_with_shape(program))), stage, calls=CALLS)
+    yield Run(ProgramSubject(print_program(_large(program))), stage, calls=("example",))
     yield Run(ProgramSubject(text, backed=True), stage, calls=("example",))
-    yield Run(ProgramSubject(print_program(static(subject.program("sample")))), stage, calls=("example",))
+    for size in ("example", "0"):
+        yield Run(ProgramSubject(print_program(static(at_data_size(program, size)))), stage, calls=("example",))
+
+
+def _with_shape(program: Program) -> Program:
+    """The program, which also returns a tensor of the shape that capture believes the result to have."""
+    result = Name("result")
+    shaped = Call("torch.ones", (Attribute(result, "shape"),))
+    made = replace(
+        program, steps=(*program.steps, Step(("result",), program.returns)), returns=Sequence((result, shaped))
+    )
+    return made if opinfo.accepts(made) else program
+
+
+def _large(program: Program) -> Program:
+    """The program on floats that are a thousand times as large."""
+    large = {item.name: f"{item.name}_large" for item in program.inputs if item.dtype in FLOATS}
+    inputs = tuple(replace(item, name=large.get(item.name, item.name)) for item in program.inputs)
+    scaled = tuple(Step((name,), Binary("*", Name(other), Literal(1000.0))) for name, other in large.items())
+    made = replace(program, inputs=inputs, steps=(*scaled, *program.steps))
+    return made if opinfo.accepts(made) else program
+
+
+_noted: list[bool] = []
+
+
+def note(value: Any) -> Any:
+    """What a guard evaluates, which is noted. The text of `Task.noting` calls this."""
+    if isinstance(value, bool | int):
+        _noted.append(bool(value))
+    return value
+
+
+def _truths(task: Task, texts: tuple[str, ...]) -> tuple[bool, ...]:
+    """The truths of the guard in the programs and the samples with static sizes, in eager and in aot."""
+    _noted.clear()
+    for text in (*(text for text, _ in task.programs), *texts):
+        observe_patched(
+            PatchedRun(Run(ProgramSubject(text), "export", calls=CALLS), task.file, task.noting, eager=True)
+        )
+        program = ProgramSubject(text).program("noting")
+        for size in ("example", "0", "1", "2"):
+            fixed = print_program(static(at_data_size(program, size)))
+            observe_patched(PatchedRun(Run(ProgramSubject(fixed), task.stage), task.file, task.noting))
+    return tuple(_noted)
 
 
 def _samples(functions: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ class Task(msgspec.Struct, frozen=True):
     """What to run. `programs` are captured in the stages beside them and called; `functions` reach the guard.
 
     `file` is a file of torch that changes, and `scripted` a function of it (`torch.nn.functional:mse_loss`). `test` is
-    the text of a test.
+    the text of a test. `noting` is the text of the file with a guard that notes its truth.
     """
 
     programs: tuple[tuple[str, tuple[Stage, ...]], ...]
@@ -20,10 +20,14 @@ class Task(msgspec.Struct, frozen=True):
     scripted: tuple[str, ...] = ()
     test: str = ""
     stage: Stage = "aot"
+    noting: str = ""
 
 
 class Sights(msgspec.Struct, frozen=True):
-    """What was seen. `eager` are the calls of the programs in eager, `samples` what torch's own samples do, by name."""
+    """What was seen. `eager` are the calls of the programs in eager, `samples` what torch's own samples do, by name.
+
+    `truths` are those of the guard with static sizes, the first program's example first.
+    """
 
     captured: tuple[Observation, ...] = ()
     eager: tuple[Observation, ...] = ()
@@ -31,3 +35,4 @@ class Sights(msgspec.Struct, frozen=True):
     samples: dict[str, str] = {}
     scripted: dict[str, str] = {}
     test: str = ""
+    truths: tuple[bool, ...] = ()

@@ -23,6 +23,7 @@ from ddefuzz.answers.experiment import fault
 from ddefuzz.answers.patch import Patch
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Stage
+from ddefuzz.fixes.change import DELETED
 from ddefuzz.fixes.tasks import Sights, Task
 from ddefuzz.instrument.events import RaisedError
 
@@ -31,11 +32,13 @@ SECONDS: Final = 900.0
 
 
 class Request(NamedTuple):
-    """What is to be verified: programs with their stages, the functions that reach the guard, and the test."""
+    """What is to be verified: as in `Task`, and the verdict of the experiment on the guard."""
 
     programs: tuple[tuple[str, tuple[Stage, ...]], ...]
     functions: tuple[str, ...]
     test: str = ""
+    noting: str = ""
+    verdict: str = ""
 
 
 class Judgement(NamedTuple):
@@ -76,12 +79,37 @@ def _link(real: Path, here: Path, texts: Mapping[tuple[str, ...], str]) -> None:
 def task_of(request: Request, patches: Sequence[Patch]) -> Task:
     """What is run with the patches, and without them."""
     scripted = [f"{_module(patch.file)}:{name}" for patch in patches for name in _touched(patch)]
-    return Task(request.programs, request.functions, patches[0].file, tuple(scripted), request.test)
+    return Task(
+        request.programs, request.functions, patches[0].file, tuple(scripted), request.test, noting=request.noting
+    )
 
 
 def without(task: Task) -> Task:
     """What is run of it with torch as installed. That the programs are not captured there is shown by the test."""
     return msgspec.structs.replace(task, programs=tuple((text, ()) for text, _ in task.programs))
+
+
+def form_doubts(form: str, verdict: str, truths: Sequence[bool]) -> list[str]:
+    """Why a form is not the one to take, although what was captured with it is right.
+
+    An answer in place of a guard that checks arguments asserts nothing. An answer is tested only if the guard is both
+    true and false at the sizes of the calls, and it has to be that of usual sizes.
+    """
+    if form.startswith(("torch._check", "a symbolic form")):
+        return []
+    doubts = []
+    if form == DELETED and verdict != "either answer here":
+        doubts.append("one of the answers is wrong, so the test is not redundant")
+    if verdict == "torch._check here":
+        doubts.append(f"the guard checks arguments, and {form} asserts nothing")
+    if len(set(truths)) < 2:
+        seen = "was not evaluated" if not truths else f"is {truths[0]} each time"
+        doubts.append(f"with static sizes the guard {seen}, so {form} is not tested for both of its truths")
+    elif form.startswith("guard_or_") and (form.startswith("guard_or_true")) != truths[0]:
+        doubts.append(
+            f"{form} takes the branch of unusual sizes for all: the guard is {truths[0]} at the example sizes"
+        )
+    return doubts
 
 
 def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:

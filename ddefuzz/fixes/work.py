@@ -15,15 +15,17 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES
 from ddefuzz.files import unified_diff
 from ddefuzz.findings.model import Finding
-from ddefuzz.fixes.change import candidates
+from ddefuzz.fixes.change import DELETED, candidates, noting
 from ddefuzz.fixes.model import Fix
 from ddefuzz.fixes.tasks import Sights
 from ddefuzz.fixes.texts import pull_request, test_text
-from ddefuzz.fixes.verify import Judgement, Request, judged, probed, task_of, without
+from ddefuzz.fixes.verify import Judgement, Request, form_doubts, judged, probed, task_of, without
 from ddefuzz.instrument.events import RaisedError
 
-MOST_CANDIDATES: Final = 2
-"""How many changes of one guard are tried."""
+MOST_TRIED: Final = 2
+"""How many changes of one guard are run, those first that nothing speaks against yet."""
+
+_ORDER: Final = ("torch._check", "a symbolic form", "guard_or_false", "guard_or_true")
 
 MOST_LINKS: Final = 3
 """How many guards of one program, one after the other, are changed together."""
@@ -33,11 +35,12 @@ MOST_FUNCTIONS: Final = 2
 
 
 class Job(NamedTuple):
-    """A group to verify: its first findings, the changes to try, and what is run."""
+    """A group to verify: its findings, the guard, a change to try, and what is run."""
 
     fix: Fix
     findings: tuple[Finding, ...]
-    patches: tuple[Patch, ...]
+    raised: RaisedError
+    first: Patch
     request: Request
 
 
@@ -48,9 +51,8 @@ def job_of(fix: Fix, findings: Mapping[str, Finding]) -> Job | None:
     if raised is None or fix.site.language != "Python":
         return None
     answers = members[0].answers
-    form = answers.patch.form if answers is not None and answers.patch is not None else ""
-    patches = tuple(islice(candidates(raised, form), MOST_CANDIDATES))
-    if not patches:
+    first = next(candidates(raised), None)
+    if first is None:
         return None
     try:
         test = test_text(members[0], fix.id)
@@ -63,8 +65,10 @@ def job_of(fix: Fix, findings: Mapping[str, Finding]) -> Job | None:
         ),
         tuple(dict.fromkeys(op for one in members for op in one.shown_ops))[:MOST_FUNCTIONS],
         test,
+        noting(raised),
+        answers.verdict if answers is not None else "",
     )
-    return Job(fix, members, patches, request)
+    return Job(fix, members, raised, first, request)
 
 
 def _raised(finding: Finding) -> RaisedError | None:
@@ -73,7 +77,7 @@ def _raised(finding: Finding) -> RaisedError | None:
 
 def baselines(jobs: Sequence[Job]) -> list[Sights | str]:
     """What torch as installed does, for each job."""
-    return probed([without(task_of(job.request, job.patches)) for job in jobs], {})
+    return probed([without(task_of(job.request, [job.first])) for job in jobs], {})
 
 
 def verified(job: Job, before: Sights | str, others: Iterable[Finding], torch: str) -> Fix:
@@ -82,7 +86,14 @@ def verified(job: Job, before: Sights | str, others: Iterable[Finding], torch: s
     `others` are findings that may be later links: those that no other change is known to mend.
     """
     best: tuple[list[Patch], Judgement, list[Finding]] | None = None
-    for patch in job.patches:
+    if isinstance(before, str):
+        return replace(job.fix, torch=torch, doubts=(f"with torch as installed: {before}",))
+    truths = before.truths
+
+    def order(form: str) -> tuple[int, bool]:
+        return len(form_doubts(form, job.request.verdict, truths)), form != DELETED
+
+    for patch in islice(candidates(job.raised, order), MOST_TRIED):
         for patches, result, later in _chain(job, [patch], before, tuple(others)):
             if best is None or len(result.doubts) < len(best[1].doubts):
                 best = patches, result, later
@@ -116,6 +127,11 @@ def verified(job: Job, before: Sights | str, others: Iterable[Finding], torch: s
     return replace(fix, pull_request=pull_request(fix, first))
 
 
+def _deferred_first(form: str) -> int:
+    """The order of the changes of a further guard, for which no experiment is known: what asserts comes first."""
+    return _ORDER.index(form) if form in _ORDER else len(_ORDER)
+
+
 def _chain(
     job: Job, patches: list[Patch], before: Sights | str, others: tuple[Finding, ...]
 ) -> Iterator[tuple[list[Patch], Judgement, list[Finding]]]:
@@ -126,8 +142,11 @@ def _chain(
         task = task_of(job.request, patches)
         (after,) = probed([task], texts)
         result = judged(task, before, after)
+        if isinstance(before, Sights):
+            against = form_doubts(patches[0].form, job.request.verdict, before.truths)
+            result = result._replace(doubts=(*against, *result.doubts))
         yield list(patches), result, list(later)
-        following = None if result.next is None else next(candidates(result.next, "", texts), None)
+        following = None if result.next is None else next(candidates(result.next, _deferred_first, texts), None)
         if not result.doubts or result.next is None or following is None or following.after in texts.values():
             return
         where, frame = site(result.next)

@@ -115,3 +115,21 @@ def test_a_patch_keeps_every_other_byte() -> None:
     first = next(iter(patches(Source(text), "torch/x.py", 6, "n == 0")))
     with_import = text.replace("    if (", f"    {IMPORT} guard_or_false\n\n    if (")
     assert first.after == with_import.replace("n == 0", "guard_or_false(n == 0)")
+
+
+def test_what_each_item_has_to_be_is_one_check() -> None:
+    body = 'if b and any(s != b[0] for s in b):\n    raise ValueError("no")'
+    assert code(body, "any((s != b[0] for s in b))")[0] == (
+        "torch._check",
+        f'{IMPORT} sym_and if b: torch._check_value(sym_and(True, *(s == b[0] for s in b)), lambda: "no")',
+    )
+
+
+def test_a_condition_of_a_check_is_passed_unevaluated() -> None:
+    form, text = code("torch._check(n in (2, 3) and all(d != 0 for d in b))", "all((d != 0 for d in b))")[0]
+    assert (form, text) == (
+        "torch._check",
+        f"{IMPORT} sym_and torch._check(n in (2, 3) and sym_and(True, *(d != 0 for d in b)))",
+    )
+    form, text = code("torch._check(not (a == 0 and b != 0))", "not (a == 0 and b != 0)")[0]
+    assert text == f"{IMPORT} sym_and torch._check(torch.sym_not(sym_and(a == 0, b != 0)))"

@@ -256,6 +256,8 @@ def of_all(folder: Path, db: str, out: Path) -> Iterator[tuple[str, ...]]:
     yield "triage", "--all", "--db", db, "--by", "ada"
     yield "answers", "--stored", "--db", db
     yield "answers", "--stored", "--db", db, "--format", "markdown"
+    yield "fixes", "--db", db
+    yield "fixes", "--db", db, "--format", "markdown"
     yield "sites", "--db", db
     yield "sites", "--db", db, "--format", "html"
     yield "corpus", "list", str(folder)
@@ -268,6 +270,7 @@ def of_one(name: str, db: str, out: Path) -> Iterator[tuple[str, ...]]:
         yield "findings", "show", name, "--db", db, option
     yield "findings", "show", name, "--db", db
     yield "findings", "show", name, "--db", db, "--format", "json"
+    yield "fixes", "show", name, "--db", db
     for format_ in ("issue", "unittest", "exportdb", *NAMES):
         yield "report", name, "--db", db, "--format", format_
     yield "findings", "note", name, "seen", "--db", db, "--by", "ada"
