@@ -18,7 +18,8 @@ from ddefuzz.execute.protocol import KeySubject, Run
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import sighting
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.keys.case import KeyCase, KeyReport, Options, SizeParts, StrideParts, print_key
+from ddefuzz.keys.argument_lists import NOTES, row_of
+from ddefuzz.keys.case import KeyCase, KeyReport, Options, PairKind, SizeParts, StrideParts, print_key
 from ddefuzz.oracles import keys
 from ddefuzz.oracles.keys import PROPERTY_SECONDS, check_key
 from ddefuzz.oracles.program import Trial, judge_run
@@ -45,6 +46,10 @@ def command(
     dtype: bool = _flag("dtype", True, "dtypes"),
     device: bool = _flag("device", True, "devices"),
     requires_grad: bool = _flag("requires-grad", True, "tensors that require a gradient from others"),
+    parameter: bool = _flag("parameter", False, "a Parameter from a tensor; if not, it may"),
+    inference: bool = _flag("inference", False, "tensors made in inference mode from others; if not, it may"),
+    aliasing: bool = _flag("aliasing", True, "arguments that overlap in memory from others, if it takes several"),
+    values: bool = _flag("values", True, "arguments that are no tensors by type and value, if it takes several"),
     kinds: tuple[str, ...] = option("Draw only this kind of tensors, such as tensor, parameter or sparse."),
     timeout: float = timeout_option(PROPERTY_SECONDS, "one property"),
     db: DatabaseUrl | None = option("Record each violation as a finding in this database."),
@@ -52,9 +57,9 @@ def command(
 ) -> None:
     """Check a function that makes the keys of a cache of compiled kernels.
 
-    TARGET is MODULE:FUNCTION or FILE:FUNCTION, a function of one tensor that returns its key. Its code is executed.
-    Each property is tried on drawn tensors of every dtype, layout and kind. A violation is printed with the smallest
-    tensors that show it, and the exit code is 1.
+    TARGET is MODULE:FUNCTION or FILE:FUNCTION, a function of one or several arguments that returns their key. Its code
+    is executed. Each property is tried on systematic pairs, of which a table says the kinds, and on drawn tensors of
+    every dtype, layout and kind. A violation is printed with the tensors that show it, and the exit code is 1.
 
     A property is not judged if the function ends its process, or takes too long. Then the exit code is 2.
 
@@ -63,7 +68,9 @@ def command(
 
     Examples: `ddefuzz.keys.key:key` is correct. The functions in `ddefuzz.keys.planted` have planted faults.
     """
-    options = Options(sizes, strides, divisible, alignment, dtype, device, requires_grad)
+    options = Options(
+        sizes, strides, divisible, alignment, dtype, device, requires_grad, parameter, inference, aliasing, values
+    )
     with ExitStack() as stack:
         database = None if db is None else stack.enter_context(Database.open(db))
         live = stack.enter_context(LiveLine("starting a worker (importing torch takes some seconds)"))
@@ -85,20 +92,22 @@ def _recorded(database: Database, checked: KeyReport, pool: Pool) -> str:
     recorded: dict[str, bool] = {}
     with database.transaction():
         for checks, violation in [(found, one) for found in checked.properties for one in found.violations]:
-            text = print_key(KeyCase(checked.function, checks.name, checked.options, violation.drawn))
+            text = print_key(KeyCase(checked.function, checks.name, checked.options, violation.drawn, violation.given))
             trial = Trial(Run(KeySubject(text, trust=True), keys.STAGE.name), (keys.ORACLE.name,), ())
             tried = pool.submit(judge_run, trial, PROPERTY_SECONDS).result()
             for failure in () if isinstance(tried, LostTask) else tried.failures:
                 result = database.record(sighting(failure, text, "", checked.torch), now)
                 recorded[result.finding_id] = result.is_new
                 if result.is_new:
-                    database.set_minimal(result.finding_id, text, steps=len(violation.drawn), attempts=checks.tried)
+                    database.set_minimal(
+                        result.finding_id, text, steps=len(violation.drawn or violation.given), attempts=checks.tried
+                    )
     listed = ", ".join(f"{name} ({'new' if is_new else 'known'})" for name, is_new in sorted(recorded.items()))
     return f"{counted(len(recorded), 'finding')} in {database.url}{': ' if listed else ''}{listed}"
 
 
 def key_text(checked: KeyReport, page: Page) -> str:
-    """One line for each property; below it the smallest violation."""
+    """One line for each property; below it the smallest violation. Then the kinds of systematic pairs."""
     lines = [f"{checked.function}, torch {checked.torch}"]
     for tried in checked.properties:
         if tried.reason:
@@ -109,5 +118,20 @@ def key_text(checked: KeyReport, page: Page) -> str:
         for violation in tried.violations:
             texts = [violation.why, *(f"tensor {text}" for text in violation.tensors)]
             texts += [f"key    {text}" for text in violation.keys]
+            row = row_of(violation.given, guarded=tried.name == "adds-no-guard")
+            texts += [f"names  {NOTES[row.setup]}"] if row is not None and row.setup in NOTES else []
             lines += [f"          {line}" for text in texts for line in folded(text, page.width - 10).split("\n")]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_pairs_table(checked)]) + "\n"
+
+
+def _pairs_table(checked: KeyReport) -> list[str]:
+    """A line for each kind of systematic pairs: how many need different or equal keys, and how many have not."""
+    by_name = {tried.name: {row.kind: row for row in tried.covered} for tried in checked.properties}
+    apart, shared = by_name.get("tells-apart", {}), by_name.get("shares", {})
+    none = PairKind("", 0, 0, 0, 0)
+    lines = ["", "   differ    equal    wrong  no key  systematic pairs"] if apart or shared else []
+    for kind in dict.fromkeys([*apart, *shared]):
+        differ, equal = apart.get(kind, none), shared.get(kind, none)
+        raised = max(differ.raised, equal.raised)
+        lines.append(f"{differ.pairs:9,}{equal.pairs:9,}{differ.wrong + equal.wrong:9,}{raised:8,}  {kind}")
+    return lines

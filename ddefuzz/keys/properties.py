@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gc
-import linecache
-import math
 import re
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from inspect import unwrap
+from functools import partial
 from random import Random
-from types import CodeType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 from warnings import catch_warnings, simplefilter
 
 import msgspec
@@ -19,295 +16,40 @@ import torch
 from hypothesis import HealthCheck, Phase, Verbosity, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky, NoSuchExample
-from msgspec.structs import replace
 
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 from ddefuzz.instrument.frames import display_file
 from ddefuzz.instrument.guards import watch
-from ddefuzz.keys.case import (
-    ALIGNMENT,
-    KINDS,
-    Kind,
-    Options,
-    Property,
-    PropertyName,
-    Tensors,
-    TensorSpec,
-    Violation,
+from ddefuzz.keys.argument_lists import GUARDED, Given, row_of
+from ddefuzz.keys.case import KeyCase, Kind, Options, Property, PropertyName, Tensors, TensorSpec, Violation
+from ddefuzz.keys.families import facts, families, parts
+from ddefuzz.keys.function import (
+    SHOWN_KEY,
+    AnyKey,
+    KeyFunction,
+    code_of,
+    error_line,
+    frame_at,
+    raising_line,
+    shown_key,
+    violation_of,
 )
-from ddefuzz.keys.key import geometry
-from ddefuzz.program.recipes import DTYPES
-
-SIZES: Final = (0, 1, 2, 3, 5, 16, 17, 32)
-MOST_DIMS: Final = 5
-MOST_ELEMENTS: Final = 4_096
-
-
-class OwnTensor(torch.Tensor):
-    """A subclass without anything of its own."""
-
-
-STRIDED: Final = frozenset({"tensor", "parameter", "subclass", "fake", "meta", "batched", "grad"})
-"""The kinds whose strides are those that were drawn."""
-
-
-def exists(spec: TensorSpec) -> bool:
-    """Whether torch has such a tensor."""
-    dtype = getattr(torch, spec.dtype)
-    differentiable = dtype.is_floating_point or dtype.is_complex
-    if spec.requires_grad and not (differentiable and spec.kind in {"tensor", "parameter", "subclass", "fake", "meta"}):
-        return False
-    if spec.bits and (spec.kind not in {"tensor", "parameter"} or dtype.is_complex != (spec.bits == "conj")):
-        return False
-    if spec.bits == "neg" and not dtype.is_floating_point:
-        return False
-    match spec.kind:
-        case "mkldnn":
-            return spec.dtype == "float32" and bool(spec.sizes) and 0 not in spec.sizes
-        case "csr":
-            return len(spec.sizes) == 2
-        case "grad":
-            return bool(dtype.is_floating_point)
-        case "batched":
-            return bool(spec.sizes) and spec.sizes[0] > 0
-        case "nested":
-            return bool(spec.sizes)
-        case _:
-            return math.prod(spec.sizes) <= MOST_ELEMENTS
-
-
-def with_tensor(spec: TensorSpec, use: Callable[[torch.Tensor], Any]) -> Any:
-    """What `use` gives for the tensor. Functorch's wrappers live only within a call."""
-    made = torch.zeros(spec.elements, dtype=getattr(torch, spec.dtype)).as_strided(
-        spec.sizes, spec.strides, spec.offset
-    )
-    if spec.bits:
-        made = made.conj() if spec.bits == "conj" else torch_api.bound(torch_api.NEGATED_VIEW)(made)
-    if spec.requires_grad and spec.kind != "parameter":
-        made.requires_grad_()
-    match spec.kind:
-        case "batched" | "grad":
-            return _within(spec.kind, made, use)
-        case "parameter":
-            made = torch.nn.Parameter(made, requires_grad=spec.requires_grad)
-        case "subclass":
-            made = made.as_subclass(OwnTensor)
-        case "fake":
-            made = torch_api.bound(torch_api.FAKE_MODE)().from_tensor(made)
-        case "zeros":
-            made = torch_api.bound(torch_api.LAZY_ZEROS)(spec.sizes, dtype=made.dtype)
-        case "nested":
-            made = torch.nested.nested_tensor([made])
-        case "meta":
-            made = torch.empty_strided(spec.sizes, spec.strides, dtype=made.dtype, device="meta").requires_grad_(
-                spec.requires_grad
-            )
-        case "sparse" | "csr" | "mkldnn":
-            made = getattr(made, {"sparse": "to_sparse", "csr": "to_sparse_csr", "mkldnn": "to_mkldnn"}[spec.kind])()
-    return use(made)
-
-
-def _within(kind: Kind, made: torch.Tensor, use: Callable[[torch.Tensor], Any]) -> Any:
-    results: list[Any] = []
-
-    def inner(tensor: torch.Tensor) -> torch.Tensor:
-        results.append(use(tensor))
-        return tensor.sum() if kind == "grad" else tensor
-
-    (torch.func.grad if kind == "grad" else torch.vmap)(inner)(made)
-    return results[0]
-
-
-@st.composite
-def drawn(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> TensorSpec:
-    """A tensor. It shrinks towards few dims, contiguous, float32."""
-    sizes = tuple(draw(st.lists(st.sampled_from(SIZES), max_size=MOST_DIMS)))
-    while math.prod(max(size, 1) for size in sizes) > MOST_ELEMENTS:
-        sizes = sizes[:-1]
-    base = TensorSpec(
-        sizes,
-        draw(strides_of(sizes)),
-        draw(st.sampled_from((0, 0, 1, 4, 16))),
-        draw(st.sampled_from(("float32", *sorted(set(DTYPES.values()) - {"float32"})))),
-        draw(st.sampled_from(kinds)),
-        draw(st.booleans()),
-        draw(st.sampled_from(("", "", "conj", "neg"))),
-    )
-    # What does not exist is made to, so that no draw is thrown away.
-    for changed in ({}, {"bits": ""}, {"bits": "", "requires_grad": False}, {"bits": "", "dtype": "float32"}):
-        made = replace(base, **changed)
-        if exists(made):
-            return made
-    return TensorSpec(sizes, base.strides, base.offset, kind=kinds[0])
-
-
-@st.composite
-def strides_of(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of every layout: contiguous, permuted (channels-last among them), expanded, and with gaps."""
-    order = draw(st.one_of(st.just(list(reversed(range(len(sizes))))), st.permutations(range(len(sizes)))))
-    gaps = draw(st.one_of(st.just([1] * len(sizes)), st.lists(st.sampled_from((0, 1, 2)), min_size=5, max_size=5)))
-    strides, extent = [0] * len(sizes), 1
-    for dim in order:
-        strides[dim] = extent * gaps[dim]
-        extent = max(extent * gaps[dim] * max(sizes[dim], 1), extent)
-    return tuple(strides)
-
-
-def singles(kinds: tuple[Kind, ...] = KINDS) -> st.SearchStrategy[Tensors]:
-    """One tensor."""
-    return drawn(kinds).map(lambda one: (one,))
-
-
-@st.composite
-def unbacked(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> Tensors:
-    """A tensor whose sizes are all to be unbacked, by an example: a FakeTensor, or one whose type is torch.Tensor."""
-    del kinds
-    sizes = tuple(draw(st.lists(st.sampled_from((2, 1, 3, 5)), min_size=1, max_size=4)))
-    strides = tuple(math.prod(sizes[at + 1 :]) for at in range(len(sizes)))
-    return (TensorSpec(sizes, strides, kind=draw(st.sampled_from(("fake", "meta")))),)
-
-
-@st.composite
-def pairs(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> Tensors:
-    """Two tensors. Most pairs differ in one thing only, where a key function is most easily wrong."""
-    first, other = draw(drawn(kinds)), draw(drawn(kinds))
-    part = draw(st.sampled_from(("all", *TensorSpec.__struct_fields__, "size", "size")))
-    if part == "all":
-        return first, other
-    if part == "size" and first.sizes:
-        at = draw(st.integers(0, len(first.sizes) - 1))
-        sizes = (*first.sizes[:at], draw(st.sampled_from(SIZES)), *first.sizes[at + 1 :])
-        changed = {"sizes": sizes, "strides": draw(strides_of(sizes))}
-    elif part in ("size", "sizes", "strides"):
-        changed = {"strides": draw(strides_of(first.sizes))}
-    else:
-        changed = {part: getattr(other, part)}
-    second = replace(first, **changed)
-    small = math.prod(max(size, 1) for size in second.sizes) <= MOST_ELEMENTS
-    return (first, second) if small and exists(second) else (first, other)
-
-
-def simpler(tensors: Tensors) -> Iterator[Tensors]:
-    """Tensors that are simpler in one thing: in all of them, or in one."""
-    yield from _simpler(tensors)
-    for at in range(len(tensors) if len(tensors) > 1 else 0):
-        for (simpler_spec,) in _simpler(tensors[at : at + 1]):
-            yield (*tensors[:at], simpler_spec, *tensors[at + 1 :])
-
-
-def _simpler(tensors: Tensors) -> Iterator[Tensors]:
-    for change in _changes(max(len(one.sizes) for one in tensors)):
-        made = tuple(change(one) for one in tensors)
-        if made != tensors and all(map(exists, made)):
-            yield made
-
-
-def _changes(rank: int) -> Iterator[Callable[[TensorSpec], TensorSpec]]:
-    plain: tuple[tuple[str, Any], ...] = (
-        ("kind", "tensor"),
-        ("bits", ""),
-        ("requires_grad", False),
-        ("dtype", "float32"),
-        ("offset", 0),
-    )
-    for name, value in plain:
-        yield lambda one, name=name, value=value: replace(one, **{name: value})  # type: ignore[misc]
-    for at in range(rank):
-        yield (
-            lambda one, at=at: replace(  # type: ignore[misc]
-                one, sizes=one.sizes[:at] + one.sizes[at + 1 :], strides=one.strides[:at] + one.strides[at + 1 :]
-            )
-        )
-    for at in range(rank):
-        yield lambda one, at=at: _with(one, "sizes", at, 2)  # type: ignore[misc]
-        for most in (0, 1, 2):
-            yield lambda one, at=at, most=most: _with(one, "strides", at, most)  # type: ignore[misc]
-
-
-def _with(spec: TensorSpec, name: str, at: int, number: int) -> TensorSpec:
-    """With another size or stride. The simplest size is 2, because 0 and 1 are special."""
-    numbers: tuple[int, ...] = getattr(spec, name)
-    if at >= len(numbers) or (name == "strides" and numbers[at] < number):
-        return spec
-    return replace(spec, **{name: (*numbers[:at], number, *numbers[at + 1 :])})
-
-
-AnyKey: TypeAlias = Callable[[Any], Hashable]
-
-SHOWN_KEY: Final = 300  # how many characters of a key are shown
-
-
-class KeyFunction(NamedTuple):
-    """A key function. `elsewhere` gives the texts of another process's keys, `options` say what a key distinguishes."""
-
-    key: AnyKey
-    options: Options
-    elsewhere: Callable[[Sequence[TensorSpec]], list[str]]
-
-
-def shown_key(key: object) -> str:
-    """The text of a key, not too long."""
-    try:
-        return _short(repr(key))
-    except BaseException as error:  # noqa: BLE001 the key is of the user's class
-        return f"<{type(error).__name__} in __repr__>"
-
-
-def error_line(error: BaseException) -> str:
-    """The first line of an error, without the symbols that torch lists in any order."""
-    try:
-        text = str(error)
-    except BaseException as failure:  # noqa: BLE001 the error is of the user's class
-        text = f"<{type(failure).__name__} in __str__>"
-    first = next(iter(text.strip().splitlines()), "").partition(" (Size-like symbols: ")[0]
-    return _short(" ".join(f"{type(error).__name__}: {first}".split()))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SHOWN_KEY else f"{text[:SHOWN_KEY]}…"
-
-
-def code_of(key: object) -> CodeType | None:
-    """The code of a key function, of the function that it wraps, or of its class's `__call__`. None if C++ has it."""
-    function: Any = unwrap(key) if callable(key) else key
-    function = getattr(function, "func", function)
-    made = function if hasattr(function, "__code__") else vars(type(function)).get("__call__")
-    code = getattr(made, "__code__", None)
-    return code if isinstance(code, CodeType) else None
-
-
-def raising_line(code: CodeType | None, error: BaseException) -> Frame | None:
-    """The line of the key function that raised."""
-    traceback, line = error.__traceback__, None
-    while traceback is not None:
-        if traceback.tb_frame.f_code is code:
-            line = traceback.tb_lineno
-        traceback = traceback.tb_next
-    return None if line is None or code is None else frame_at(code, line)
-
-
-def defined(key: object, target: str) -> Frame:
-    """The definition of a key function."""
-    code = code_of(key)
-    module, _, name = target.rpartition(":")
-    return frame_at(code, code.co_firstlineno) if code is not None else Frame(module, 0, name)
-
-
-def frame_at(code: CodeType, line: int) -> Frame:
-    text = linecache.getline(code.co_filename, line).strip()
-    return Frame(display_file(code.co_filename), line, code.co_name, text)
-
+from ddefuzz.keys.systematic import WHY, Verdicts, arguments_of, is_asked, judged, judged_pair, set_up
+from ddefuzz.keys.tensors import pairs, simpler, singles, unbacked, with_tensor
 
 OTHER_PROCESS: Final = 40  # how many tensors are tried in another process
 MOST_VIOLATIONS: Final = 5  # how many violations of one property are looked for
 
 
 class PropertyRow(NamedTuple):
-    """A property: `wrong` gives its violation by tensors that `drawn` draws, if it `applies` to them."""
+    """A property: `wrong` gives its violation by tensors that `drawn` draws, if it `applies` to them. `systematic`
+    tries those that are not drawn.
+    """
 
     meaning: str
     wrong: Callable[[KeyFunction, Tensors], Violation | None]
+    systematic: Callable[[KeyFunction, tuple[Kind, ...]], Verdicts] = lambda _function, _kinds: Verdicts()
     drawn: Callable[[tuple[Kind, ...]], st.SearchStrategy[Tensors]] = singles
     applies: Callable[[Options, Tensors], bool] = lambda _options, _tensors: True
     simpler: Callable[[Tensors], Iterator[Tensors]] = simpler
@@ -318,24 +60,35 @@ def check(name: PropertyName, function: KeyFunction, examples: int, kinds: tuple
     return _tried(name, function, examples, kinds) if name != STABLE else _stable(function, kinds)
 
 
-def violation(name: PropertyName, function: KeyFunction, tensors: Tensors) -> Violation | None:
-    """How these tensors violate a property. None if they do not, or if it does not apply to them."""
-    row = PROPERTIES[name]
+def violation(case: KeyCase, function: KeyFunction) -> Violation | None:
+    """How the tensors of a case violate its property. None if they do not, or if it does not apply to them."""
+    row, tensors = PROPERTIES[case.violates], case.tensors
     with catch_warnings():
         simplefilter("ignore")  # of torch, about layouts in beta
+        if case.given:
+            return _of_given(case.violates, function, case.given)
         return row.wrong(function, tensors) if row.applies(function.options, tensors) else None
+
+
+def _of_given(name: PropertyName, function: KeyFunction, given: tuple[str, ...]) -> Violation | None:
+    row = row_of(given, guarded=name == "adds-no-guard")
+    if row is None or (row.several and function.several is None):
+        return None
+    if name == "adds-no-guard":
+        return _given_guards(function, row, given)
+    is_judged = row.differ(given) == (name == "tells-apart") and is_asked(row, function.options)
+    return judged_pair(function, row, given) if is_judged else None
 
 
 def _tried(name: PropertyName, function: KeyFunction, examples: int, kinds: tuple[Kind, ...]) -> Property:
     row, tried = PROPERTIES[name], 0
-    violations: list[Violation] = []
     latest: Violation | None = None  # the smallest, and of a function that answers at random the last one
 
     def shows(tensors: Tensors) -> bool:
         nonlocal tried, latest
         if not row.applies(function.options, tensors):
             return False
-        tried += latest is None and not violations
+        tried += latest is None and len(violations) == len(systematic.violations)
         made = row.wrong(function, tensors)
         if made is None or any(one.explains(made) for one in violations):
             return False
@@ -344,6 +97,8 @@ def _tried(name: PropertyName, function: KeyFunction, examples: int, kinds: tupl
 
     with catch_warnings():
         simplefilter("ignore")
+        systematic = row.systematic(function, kinds)
+        violations = list(systematic.violations)
         while len(violations) < MOST_VIOLATIONS:
             latest = None
             first = _first(row.drawn(kinds), shows, examples)
@@ -353,7 +108,7 @@ def _tried(name: PropertyName, function: KeyFunction, examples: int, kinds: tupl
             if smallest is None:
                 break
             violations.append(smallest)
-    return Property(name, row.meaning, tried, tuple(violations))
+    return Property(name, row.meaning, tried + systematic.tried, tuple(violations), covered=systematic.covered)
 
 
 def _first(strategy: st.SearchStrategy[Tensors], shows: Callable[[Tensors], bool], examples: int) -> Tensors | None:
@@ -383,32 +138,6 @@ def smallest_of(
     return first
 
 
-def facts(spec: TensorSpec, options: Options) -> tuple[Hashable, ...]:
-    """What a kernel may depend on: the parts of the options, read from the description and not from the tensor."""
-    batched = spec.kind == "batched"
-    sizes = spec.sizes[1:] if batched else spec.sizes
-    strides = spec.strides[1:] if batched else spec.strides
-    if spec.kind == "zeros":  # it is laid out without gaps, whatever was drawn
-        strides = torch.empty(sizes, device="meta").stride()
-    has_strides = spec.kind in STRIDED or spec.kind == "zeros"
-    strided = msgspec.structs.replace(options, strides=options.strides if has_strides else "none")
-    itemsize = getattr(torch, spec.dtype).itemsize
-    has_offset = spec.kind in STRIDED and spec.kind != "meta"
-    return (
-        "tensor" if spec.kind in ("tensor", "parameter") else spec.kind,
-        spec.bits,
-        geometry(strided)(sizes, strides),
-        spec.dtype if options.dtype else None,
-        spec.requires_grad if options.requires_grad else None,
-        not (options.alignment and has_offset) or spec.offset * itemsize % ALIGNMENT == 0,
-    )
-
-
-def _violation(tensors: Tensors, keys: Sequence[object], why: str, part: str = "") -> Violation:
-    shown = tuple(key if isinstance(key, str) else shown_key(key) for key in keys)
-    return Violation(tuple(one.text for one in tensors), shown, why, tensors, part)
-
-
 def _gives(function: KeyFunction, tensors: Tensors) -> Violation | None:
     def twice(tensor: torch.Tensor) -> tuple[Hashable, Hashable]:
         first, second = function.key(tensor), function.key(tensor)
@@ -421,25 +150,30 @@ def _gives(function: KeyFunction, tensors: Tensors) -> Violation | None:
         again, _ = with_tensor(spec, twice)
         is_same = bool(first == second and first == again and hash(first) == hash(second) == hash(again))
     except BaseException as error:  # noqa: BLE001 the key function is under test
-        return _violation(tensors, (), error_line(error), type(error).__name__)
+        return violation_of(tensors, (), error_line(error), type(error).__name__)
     if is_same:
         return None
-    return _violation(tensors, (first, again), "two keys of the same tensor differ", "two keys")
+    return violation_of(tensors, (first, again), "two keys of the same tensor differ", "two keys")
 
 
-def _alike(options: Options, tensors: Tensors) -> bool:
-    return len({facts(one, options) for one in tensors}) == 1
+def _each_gives(function: KeyFunction, kinds: tuple[Kind, ...]) -> Verdicts:
+    """Every tensor of the systematic pairs."""
+    violations: dict[str, Violation] = {}
+    tried = 0
+    for family in families(kinds):
+        for tensor in family.tensors:
+            tried += 1
+            made = _gives(function, (tensor,))
+            if made is not None:
+                violations.setdefault(made.part, made)
+    return Verdicts(tuple(violations.values()), tried)
 
 
-def _parts(tensors: Tensors) -> str:
-    first, second = tensors
-    if len(first.sizes) != len(second.sizes):
-        return "rank"
-    differing = [name for name in TensorSpec.__struct_fields__ if getattr(first, name) != getattr(second, name)]
-    return ", ".join(name for name in differing if name != "strides" or "sizes" not in differing)
+def _alike(options: Options, tensors: Tensors, *, least: bool) -> bool:
+    return len({facts(one, options, least=least) for one in tensors}) == 1
 
 
-def _if(equal: bool, why: str) -> Callable[[KeyFunction, Tensors], Violation | None]:
+def _if(equal: bool) -> Callable[[KeyFunction, Tensors], Violation | None]:
     """Two keys that are equal, or not. They need no hash: some caches compare keys only."""
 
     def wrong(function: KeyFunction, tensors: Tensors) -> Violation | None:
@@ -448,9 +182,26 @@ def _if(equal: bool, why: str) -> Callable[[KeyFunction, Tensors], Violation | N
             is_wrong = bool(made[0] == made[1]) == equal
         except BaseException:  # noqa: BLE001 that it gives no key is another property
             return None
-        return _violation(tensors, made[: 1 if equal else 2], why, _parts(tensors)) if is_wrong else None
+        return violation_of(tensors, made[: 1 if equal else 2], WHY[equal], parts(tensors)) if is_wrong else None
 
     return wrong
+
+
+_HOLDERS: Final = (tuple, list, dict, set, frozenset)
+
+
+def _holds_memory(key: object) -> bool:
+    """Whether a tensor or a storage is in a key."""
+    seen, left = set[int](), [key]
+    while left:
+        part = left.pop()
+        if isinstance(part, torch.Tensor | torch.UntypedStorage | torch.TypedStorage):
+            return True
+        if id(part) not in seen and not isinstance(part, type):
+            seen.add(id(part))
+            inner = part if isinstance(part, _HOLDERS) else getattr(part, "__dict__", ())
+            left += [*inner.keys(), *inner.values()] if isinstance(inner, dict) else inner
+    return False
 
 
 def _holds(function: KeyFunction, tensors: Tensors) -> Violation | None:
@@ -464,19 +215,18 @@ def _holds(function: KeyFunction, tensors: Tensors) -> Violation | None:
         made = with_tensor(tensors[0], keyed)
     except BaseException:  # noqa: BLE001 that it gives no key is another property
         return None
-    if alive[0]() is None:
+    if alive[0]() is not None:
+        gc.collect()
+    if alive[0]() is None and not _holds_memory(made):
         return None
-    gc.collect()
-    if alive[0]() is None:
-        return None
-    return _violation(tensors, (made,), "the tensor is alive as long as its key")
+    return violation_of(tensors, (made,), "the tensor is alive as long as its key")
 
 
 def _unstable(function: KeyFunction, tensors: Tensors) -> Violation | None:
     here, there = texts(function.key, tensors), function.elsewhere(tensors)
     if here == there:
         return None
-    return _violation(tensors, (here[0][:SHOWN_KEY], there[0][:SHOWN_KEY]), "two texts")
+    return violation_of(tensors, (here[0][:SHOWN_KEY], there[0][:SHOWN_KEY]), "two texts")
 
 
 def texts(key: AnyKey, tensors: Sequence[TensorSpec]) -> list[str]:
@@ -506,7 +256,7 @@ def _stable(function: KeyFunction, kinds: tuple[Kind, ...]) -> Property:
         compared = zip(wanted, texts(function.key, wanted), function.elsewhere(wanted), strict=True)
     wrong = next((one for one in compared if one[1] != one[2]), None)
     violations = (
-        () if wrong is None else (_violation((wrong[0],), [text[:SHOWN_KEY] for text in wrong[1:]], "two texts"),)
+        () if wrong is None else (violation_of((wrong[0],), [text[:SHOWN_KEY] for text in wrong[1:]], "two texts"),)
     )
     return Property(STABLE, PROPERTIES[STABLE].meaning, len(wanted), violations)
 
@@ -538,20 +288,41 @@ def guards(function: KeyFunction, tensors: Tensors) -> Violation | None:
     other, _ = symbolic_tensor(spec.sizes, exact, env, "y")
     kind = "torch.empty({}, device='meta')" if exact else "FakeTensor({})"
     texts = [kind.format(f"({', '.join(map(str, each.shape))},)") for each in (tensor, other)]
+    guarded = _guarded(function, (tensor, other), env)
+    if guarded is None:
+        return None
+    return msgspec.structs.replace(guarded, tensors=tuple(texts[: max(len(guarded.keys), 1)]), drawn=tensors)
+
+
+def _each_guards(function: KeyFunction, kinds: tuple[Kind, ...]) -> Verdicts:
+    """Every symbolic tensor of the table, with the next one of it."""
+    texts = [one for one in GUARDED.arguments if one.partition("(")[0].removesuffix("_strided") in kinds]
+    violations: dict[str, Violation] = {}
+    for pair in zip(texts, [*texts[1:], *texts[:1]], strict=True):
+        made = _given_guards(function, GUARDED, pair)
+        if made is not None:
+            violations.setdefault(made.part, made)
+    return Verdicts(tuple(violations.values()), len(texts))
+
+
+def _given_guards(function: KeyFunction, row: Given, given: tuple[str, ...]) -> Violation | None:
+    names = set_up(row)
+    guarded = _guarded(function, arguments_of(given, names), names["env"])
+    if guarded is None:
+        return None
+    return msgspec.structs.replace(guarded, tensors=given[: max(len(guarded.keys), 1)], given=given)
+
+
+def _guarded(function: KeyFunction, tensors: tuple[Any, ...], env: Any) -> Violation | None:
+    """What a key function does with two symbolic tensors, if it guards."""
+    tensor, other = tensors
     before = _state(env)
     asked: Frame | None = None
     keys: list[Hashable] = []
 
     def violated(why: str, part: str) -> Violation:
-        shown = tuple(map(shown_key, keys))
-        return Violation(
-            tuple(texts[: max(len(keys), 1)]),
-            shown,
-            why,
-            tensors,
-            asked.code if asked else _SYMBOL.sub("u", part),
-            asked,
-        )
+        text = asked.code if asked else _SYMBOL.sub("u", part)
+        return Violation((), tuple(map(shown_key, keys)), why, part=text, asked=asked)
 
     with watch() as recorder:
         try:
@@ -576,24 +347,29 @@ def guards(function: KeyFunction, tensors: Tensors) -> Violation | None:
 
 
 PROPERTIES: Final[Mapping[PropertyName, PropertyRow]] = {
-    "gives-a-key": PropertyRow("the function returns a hashable key, the same one for the same tensor", _gives),
+    "gives-a-key": PropertyRow(
+        "the function returns a hashable key, the same one for the same tensor", _gives, _each_gives
+    ),
     "adds-no-guard": PropertyRow(
-        "making a key and comparing it with another adds no guard on unbacked sizes and specializes nothing",
+        "making a key and comparing it with another adds no guard on symbolic sizes and specializes nothing",
         guards,
+        _each_guards,
         unbacked,
         simpler=lambda _tensors: iter(()),
     ),
     "tells-apart": PropertyRow(
         "tensors that differ in a part of the options have different keys",
-        _if(True, "equal keys for different tensors"),
+        _if(True),
+        partial(judged, equal=True),
         pairs,
-        lambda options, tensors: not _alike(options, tensors),
+        lambda options, tensors: not _alike(options, tensors, least=True),
     ),
     "shares": PropertyRow(
         "tensors that differ in no part of the options have equal keys",
-        _if(False, "two keys where one would do"),
+        _if(False),
+        partial(judged, equal=False),
         pairs,
-        _alike,
+        partial(_alike, least=False),
     ),
     "holds-no-tensor": PropertyRow("a key keeps no tensor alive", _holds),
     STABLE: PropertyRow("the text of a key is the same in another process", _unstable),

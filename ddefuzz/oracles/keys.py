@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from string import Template
+from textwrap import indent
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from ddefuzz.execute.protocol import KeySubject, Run, Runner, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.files import real_path
 from ddefuzz.instrument.events import Frame
+from ddefuzz.keys.argument_lists import Given, row_of
 from ddefuzz.keys.case import KEY_FUNCTIONS, KeyCase, KeyReport, Options, Property, PropertyName, TensorSpec, parse_key
 from ddefuzz.keys.case import KINDS as TENSOR_KINDS
 from ddefuzz.keys.case import Kind as TensorKind
@@ -302,9 +304,13 @@ def script(text: str, _stage: Stage, failure: Failure) -> Script:
     module, _, name = case.function.rpartition(":")
     is_file = module.endswith(".py")
     place = str(real_path(module)) if is_file else module
-    symbolic = case.violates == "adds-no-guard"
-    tensors = _unbacked(case.tensors[0]) if symbolic else "\n".join(map(_tensor, _NAMES, case.tensors))
+    symbolic, check = case.violates == "adds-no-guard", _CHECKS[case.violates].strip()
     made = "unbacked()" if symbolic else "\n            ".join(f"{one}(type)" for one in _NAMES[: len(case.tensors)])
+    if case.given:
+        tensors = _given(case, symbolic)
+        made, check = ("unbacked()", check) if symbolic else ("given()", f"first, second = given()\n    {check}")
+    else:
+        tensors = _unbacked(case.tensors[0]) if symbolic else "\n".join(map(_tensor, _NAMES, case.tensors))
     wrong = keyed.why.partition(": ")[0]  # of an error, its class: the rest differs between versions of torch
     return _SCRIPT._replace(
         expected={"violates": keyed.violates, "wrong": wrong},
@@ -312,7 +318,7 @@ def script(text: str, _stage: Stage, failure: Failure) -> Script:
         parts={
             "key": Template(_OF_FILE if is_file else _IMPORTED).substitute(module=repr(place), name=repr(name)),
             "tensors": "\n".join([*_needed(case), tensors]),
-            "check": _CHECKS[case.violates].strip(),
+            "check": check,
             "make": made,
         },
     )
@@ -326,6 +332,14 @@ def snippet(text: str, _stage: Stage, _failure: Failure) -> str:
     if line is None or module.endswith(".py") or any(one.kind in _WITHIN for one in case.tensors):
         raise InputError(f"found a case that a snippet cannot show ({case.violates}), expected another: use --repro")
     lines = ["import torch", *_needed(case), f"from {module} import {name}", ""]
+    row = _row(case)
+    if row is not None:
+        first, second = case.given
+        lines += [row.setup.strip()]
+        if case.violates == "adds-no-guard":
+            return "\n".join([*lines, f"first, second = {first}, {second}", line.format(key=name)]) + "\n"
+        sign = "!=" if row.differ(case.given) else "=="
+        return "\n".join([*lines, f"assert {name}({first}) {sign} {name}({second})"]) + "\n"
     if case.violates == "adds-no-guard":
         lines += [_unbacked(case.tensors[0]).strip(), "", "", "first, second, env = unbacked()"]
     else:
@@ -341,6 +355,32 @@ _LINES: Final[dict[PropertyName, str]] = {
     "shares": "assert {key}(first) == {key}(second), ({key}(first), {key}(second))",
 }
 """The last lines of a snippet, which fail."""
+
+
+def _row(case: KeyCase) -> Given | None:
+    return row_of(case.given, guarded=case.violates == "adds-no-guard") if case.given else None
+
+
+_GIVEN: Final = """
+def given():
+    \"""Functions that call a function with each of two argument lists.\"""
+$setup
+    return lambda use: use($first), lambda use: use($second)
+"""
+
+_SYMBOLIC: Final = """
+def unbacked():
+    \"""Two symbolic tensors, and their ShapeEnv.\"""
+$setup
+    return $first, $second, env
+"""
+
+
+def _given(case: KeyCase, symbolic: bool) -> str:
+    row = _row(case)
+    setup = indent(row.setup.strip(), "    ") if row is not None else ""
+    first, second = case.given
+    return Template(_SYMBOLIC if symbolic else _GIVEN).substitute(setup=setup, first=first, second=second)
 
 
 def _needed(case: KeyCase) -> list[str]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial, wraps
+from inspect import signature
+from math import inf
 from typing import Final
 
 import msgspec
@@ -17,8 +19,10 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.isolation import kept_intact
 from ddefuzz.execute.protocol import KeySubject, Observation, Run, measured, not_judged
 from ddefuzz.execute.subject import load_module
+from ddefuzz.execute.worker import late
 from ddefuzz.keys.case import Options, Property, Tensors, TensorSpec, parse_key, print_key
-from ddefuzz.keys.properties import PROPERTIES, AnyKey, KeyFunction, check, defined, smallest_of, texts, violation
+from ddefuzz.keys.function import AnyKey, KeyFunction, defined
+from ddefuzz.keys.properties import PROPERTIES, check, smallest_of, texts, violation
 from ddefuzz.oracles.keys import KeyCheck, PropertyTask, check_trust
 
 MARK: Final = b"\nkeys: "
@@ -42,7 +46,7 @@ def keyed_by(text: str, *, trust: bool) -> KeyCheck:
     case = parse_key(text, "<key>")
     function = key_function(case.function, case.options)
     place = defined(function.key, case.function)
-    violated = violation(case.violates, function, case.tensors)
+    violated = violation(case, function)
     if violated is None:
         return KeyCheck(case.violates, place)
     return KeyCheck(case.violates, place, violated.why, violated.part, violated.tensors, violated.keys, violated.asked)
@@ -55,6 +59,8 @@ def smallest_case(text: str, shown: Callable[[str], bool]) -> tuple[str, int]:
     def text_of(tensors: Tensors) -> str:
         return print_key(msgspec.structs.replace(case, tensors=tensors))
 
+    if case.given:
+        return text, len(case.given)
     best = smallest_of(case.tensors, lambda tensors: shown(text_of(tensors)), PROPERTIES[case.violates].simpler)
     return text_of(best), len(best)
 
@@ -82,7 +88,30 @@ def load_key(target: str) -> AnyKey:
 
 def key_function(target: str, options: Options) -> KeyFunction:
     """The key function that the target names. Raises InputError if there is none."""
-    return KeyFunction(load_key(target), options, partial(in_another_process, target))
+    function = load_key(target)
+    key = of_one_tensor(function)
+    several = function if key is not function or takes(function)[1] > 1 else None
+    return KeyFunction(key, options, partial(in_another_process, target), several)
+
+
+def of_one_tensor(function: Callable[..., Hashable]) -> AnyKey:
+    """The key of a tensor. Where the function needs more arguments, the others are always of the same kind."""
+    needed = takes(function)[0]
+    if needed < 2:
+        return function
+    zeros = late("torch").zeros
+    return wraps(function)(lambda tensor: function(tensor, *(zeros(3) for _ in range(needed - 1))))
+
+
+def takes(function: Callable[..., Hashable]) -> tuple[int, float]:
+    """How many arguments a function takes at least and at most."""
+    try:
+        parameters = signature(function).parameters.values()
+    except (TypeError, ValueError):  # a function of C++
+        return 1, 1
+    placed = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    needed = sum(one.default is one.empty for one in placed)
+    return needed, inf if any(one.kind is one.VAR_POSITIONAL for one in parameters) else needed
 
 
 def in_another_process(target: str, tensors: Sequence[TensorSpec]) -> list[str]:
@@ -104,6 +133,6 @@ def in_another_process(target: str, tensors: Sequence[TensorSpec]) -> list[str]:
 
 if __name__ == "__main__":
     wanted = msgspec.json.decode(sys.stdin.buffer.read(), type=list[TensorSpec])
-    made = texts(load_key(sys.argv[1]), wanted)
+    made = texts(of_one_tensor(load_key(sys.argv[1])), wanted)
     sys.stdout.flush()
     sys.stdout.buffer.write(MARK + msgspec.json.encode(made))

@@ -34,6 +34,7 @@ ALLOWED = {
     "findings/unreached_sites.py": SOURCE_DATA,
     "ops/references.py": "functions that programs may call; one that this torch does not have is not drawn",
     "keys/case.py": "the key functions of torch that a stored case may call; tests call them",
+    "keys/argument_lists.py": "code of symbolic tensors, which scripts have too; tests run it",
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
     "repro/captures.py": "as repro/script.py",
     "oracles/growth.py": "as repro/script.py",
