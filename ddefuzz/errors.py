@@ -108,7 +108,7 @@ def unsupported_by(error: BaseException, doing: str) -> UnsupportedError | None:
     return UnsupportedError(f"{doing}: {error.strerror}{where}, expected {_LIMITED[error.errno]}")
 
 
-MOST_SAID = 20
+MOST_SAID = 1000
 """How many rows are named."""
 
 _refused: ContextVar[dict[str, int] | None] = ContextVar("refused", default=None)

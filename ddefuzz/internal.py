@@ -183,6 +183,14 @@ def traceback_of(error: BaseException) -> TracebackType | None:
     return trace
 
 
+def innermost_file(error: BaseException) -> str:
+    """The file of the code that raised it, empty if it was not raised."""
+    trace = traceback_of(error)
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else trace.tb_frame.f_code.co_filename
+
+
 def exception_chain(error: BaseException) -> list[BaseException]:
     """`error` and its causes, by `__cause__`, else `__context__`, each once, whatever their classes have by that
     name.

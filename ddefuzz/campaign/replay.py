@@ -40,7 +40,7 @@ from ddefuzz.oracles import table
 from ddefuzz.oracles.keys import untrusted_function
 from ddefuzz.oracles.program import CAPTURE, Trial, TriedRun, check_case, judge_run, tried_of
 from ddefuzz.program.sizes import CallSize
-from ddefuzz.program.text import Case, digest, print_program, read_program
+from ddefuzz.program.text import Case, digest, is_key, print_program, read_program
 
 
 class CaseFile(NamedTuple):
@@ -76,17 +76,18 @@ class Coverage(NamedTuple):
 
 
 def case_files(paths: Iterable[Path]) -> tuple[CaseFile, ...]:
-    """The program files below the paths, sorted. Programs of findings are not among them. Raises `InputError`."""
-    files: dict[Path, CaseFile] = {}
-    for path in paths:
-        for file in python_files(path):
-            text = read_program(file)
-            if text is None or is_there(file.parent / "finding.toml"):
-                continue
-            case = catalogue.parse(text, str(file))
-            expect = tuple(parse_expectation(line, str(file)) for line in case.expect)
-            files[file] = CaseFile(file, text, case, expect)
+    """The program files below the paths, sorted. Programs of findings are not among them. Files that cannot be read are
+    refused (`refusals`). Raises `InputError` for a path that is not there.
+    """
+    files = {case.path: case for path in paths for case in _usable(python_files(path), _case_file)}
     return tuple(files[file] for file in sorted(files))
+
+
+def _case_file(file: Path) -> Iterator[CaseFile]:
+    text = read_program(file)
+    if text is not None and not is_there(file.parent / FINDING):
+        case = catalogue.parse(text, str(file))
+        yield CaseFile(file, text, case, tuple(parse_expectation(line, str(file)) for line in case.expect))
 
 
 def expectations(text: str, stages: Iterable[Stage], jobs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -310,6 +311,8 @@ def program_cases(file: Path, *, trust: bool = False) -> Iterator[KeptCase]:
         seen = finding.evidence if file.name == MINIMAL else finding.failure
         yield KeptCase(str(file), subject_of(text, trust=trust), expectation_of(finding, seen), finding.id)
         return
+    if is_key(text):
+        raise InputError(f"{file}: found a case of a key function alone, expected one with its {FINDING} beside it")
     if not expectations:
         raise InputError(f"{file}: found no line '# expect: …', expected one, such as '# expect: export/explicit ok'")
     for line in expectations:

@@ -69,6 +69,9 @@ _before: list[object] = []
 _running: list[str] = []
 """The files of the user code that runs now."""
 
+restored: list[str] = []
+"""What the user code that ran last had replaced in Python or its library, and is restored."""
+
 
 @contextmanager
 def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
@@ -85,6 +88,7 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     `imported` may change torch: all of its cases have that.
     """
     _watch()
+    restored.clear()
     standard = dict(vars(builtins))
     needed = {name: module for name, module in _modules().items() if _package(name) in NEEDED}
     own = {name: module for name, module in needed.items() if _package(name) in OWN}
@@ -105,15 +109,14 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
         for name, entry in tuple(linecache.cache.items()):
             if not isinstance(entry, tuple) or len(entry) not in (1, 4):
                 del linecache.cache[name]
-        harmed += [
-            f"builtins.{name}"
-            for name, value in standard.items()
-            if callable(value) and now.get(name) is not value and name not in REPLACEABLE and name[0] != "_"
-        ]
+        replaced = [name for name, value in standard.items() if callable(value) and now.get(name) is not value]
+        restored.extend(f"builtins.{name}" for name in replaced)
+        harmed += [f"builtins.{name}" for name in replaced if name not in REPLACEABLE and name[0] != "_"]
         for name, (module, known) in functions.items():
             names = vars(module)
             replaced = [key for key, function in known.items() if names.get(key) is not function]
             names.update((key, known[key]) for key in replaced)
+            restored.extend(f"{name}.{key}" for key in replaced)
             harmed += [f"{name}.{key}" for key in replaced if name in own]
         if _user() != user:
             harmed.append("the user or group")
@@ -153,6 +156,7 @@ def interpreter_kept() -> Iterator[None]:
             again = package in sys.stdlib_module_names and left.get(name) is not module
             if package not in NEEDED and (again or name not in left):
                 sys.modules[name] = module
+                restored.append(name)
 
 
 @contextmanager

@@ -131,7 +131,7 @@ class Journal:
     """The journal of this process. It is only appended to."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)  # what it is in has been removed if the command has ended
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(folder / f"worker-{os.getpid()}.jsonl", flags, 0o644)
 

@@ -16,7 +16,6 @@ import random
 import re
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import (
@@ -29,6 +28,7 @@ from contextlib import (
     suppress,
 )
 from functools import cache, lru_cache, partial
+from time import perf_counter  # by its name, which user code cannot replace
 from types import CodeType, FunctionType
 from typing import IO, Any
 
@@ -38,10 +38,10 @@ import torch
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute import journal, limit
-from ddefuzz.execute.channel import out_of_reach
+from ddefuzz.execute.channel import out_of_reach, retire
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.graphs import digest_of, forms_of, marked_sizes
-from ddefuzz.execute.isolation import kept_intact, removed, unwound
+from ddefuzz.execute.isolation import kept_intact, removed, restored, unwound
 from ddefuzz.execute.parts import left_out
 from ddefuzz.execute.preparation import PreparedSubject, inputs_of, sizes_by_name
 from ddefuzz.execute.protocol import (
@@ -51,6 +51,7 @@ from ddefuzz.execute.protocol import (
     ExceptionInfo,
     Observation,
     PatchedRun,
+    ProgramSubject,
     Run,
     Semantics,
     Stage,
@@ -67,7 +68,7 @@ from ddefuzz.instrument.events import Constraint, Place
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.recorder import AssumedSizes, Recorder, module_in
 from ddefuzz.instrument.truth import holds
-from ddefuzz.internal import exception_chain, message_of, traceback_of
+from ddefuzz.internal import error_line, exception_chain, innermost_file, is_internal, message_of, traceback_of
 
 FOLDER = tempfile.gettempdir()  # where output is captured, read before user code runs
 OUTPUT_TAIL = 2000  # characters kept of what a run prints
@@ -86,15 +87,28 @@ _GENERATED = (
 """What differs from run to run: generated function names, addresses, the time and process in torch's log lines."""
 
 
+HEALTHY = Run(
+    ProgramSubject(
+        """# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0 3"]):
+    return torch.relu(x)
+"""
+    ),
+    "export",
+)
+"""A run of a program that every torch captures."""
+
+
 class Stopwatch:
     """Seconds of CPU, with those of children, and of the clock since it was made."""
 
     def __init__(self) -> None:
-        self.started, self.clock = limit.cpu_seconds(), time.perf_counter()
+        self.started, self.clock = limit.cpu_seconds(), perf_counter()
 
     def read(self, observation: Observation) -> Observation:
         """The observation with the seconds until now."""
-        spent = {"cpu_seconds": limit.cpu_seconds() - self.started, "seconds": time.perf_counter() - self.clock}
+        spent = {"cpu_seconds": limit.cpu_seconds() - self.started, "seconds": perf_counter() - self.clock}
         return msgspec.structs.replace(observation, **spent)
 
 
@@ -191,7 +205,40 @@ def _ended(observation: Observation, output: str) -> Observation:
 
 def kept_apart(subject: Subject) -> AbstractContextManager[None]:
     """Programs cannot change ddefuzz. User code can."""
-    return kept_intact(subject.path) if isinstance(subject, CallableSubject) else nullcontext()
+    return running_user_code(subject.path) if isinstance(subject, CallableSubject) else nullcontext()
+
+
+@contextmanager
+def running_user_code(path: str) -> Iterator[None]:
+    """Run user code of the file `path`. An exception of ddefuzz then ends the worker. It is the code's doing if the
+    code raised it, or had replaced a part of Python, or if a program that torch captures fails in this process, too.
+    """
+    try:
+        with kept_intact(path):
+            yield
+    except Exception as error:
+        if not is_internal(error):
+            raise
+        retire()
+        what = _doing_of_user(path, error)
+        if what:
+            expected = "expected code that leaves Python and torch as they are"
+            # Python cannot print every exception of the user's, so it is no context.
+            raise InputError(f"{path}: found code that {what} ({error_line(error)}), {expected}") from None
+        raise
+
+
+def _doing_of_user(path: str, error: BaseException) -> str:
+    if restored:
+        return f"replaces {min(restored)} in its worker"
+    if innermost_file(error) == str(real_path(path)):
+        return "raises when ddefuzz reads what it returned or raised"
+    try:
+        with kept_intact(path):
+            spoiled = observe(HEALTHY).outcome != "ok"
+    except Exception:  # noqa: BLE001 any says that it is
+        spoiled = True
+    return "replaces what ddefuzz uses in its worker" if spoiled else ""
 
 
 def _watched(

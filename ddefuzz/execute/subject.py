@@ -41,7 +41,7 @@ from ddefuzz.execute.preparation import (
 from ddefuzz.execute.protocol import CallableSubject, KeySubject, ProgramSubject, Subject
 from ddefuzz.files import is_file, real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
-from ddefuzz.internal import message_of, traceback_of
+from ddefuzz.internal import innermost_file, message_of
 from ddefuzz.ops import catalogue
 from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.model import Program
@@ -96,16 +96,9 @@ def of_user(what: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if is_of(error, DdefuzzError) and _innermost(error).startswith(_OWN):
+        if is_of(error, DdefuzzError) and innermost_file(error).startswith(_OWN):
             raise
         raise InputError(f"{what} raises {error_line(error)}") from error
-
-
-def _innermost(error: BaseException) -> str:
-    trace = traceback_of(error)
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else trace.tb_frame.f_code.co_filename
 
 
 def load_module(path: str) -> ModuleType:

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from ddefuzz.errors import InputError
-from ddefuzz.execute.isolation import kept_intact
+from ddefuzz.execute.observe import running_user_code
 from ddefuzz.execute.protocol import KeySubject, Observation, Run, measured, not_judged
 from ddefuzz.execute.subject import load_module
 from ddefuzz.execute.worker import late
@@ -68,7 +68,7 @@ def smallest_case(text: str, shown: Callable[[str], bool]) -> tuple[str, int]:
 def try_property(task: PropertyTask) -> Property:
     """One property of a function."""
     function = key_function(task.target, task.options)
-    with kept_intact(task.target):
+    with running_user_code(task.target.rpartition(":")[0]):
         return check(task.name, function, task.examples, task.kinds)
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from ddefuzz.campaign.replay import CaseFile, Coverage, enough
 from ddefuzz.cli.corpus import command
-from ddefuzz.errors import EXIT_FOUND, InputError
+from ddefuzz.errors import EXIT_FOUND, InputError, lines_of, refusals
 from ddefuzz.findings.database import Database
 from ddefuzz.ops import catalogue
 from tests.findings.arbitrary_findings import OTHER_PROGRAM, PROGRAM, sighting
@@ -67,6 +67,17 @@ def test_fmt_writes_any_name_on_one_line(tmp_path: Path) -> None:
     name = tmp_path / r"\x1b]0;x\x07\n::error::x.py"
     assert typed("fmt", "--check", tmp_path).stdout == f"not in the canonical form: {name}\n"
     assert typed("fmt", tmp_path).stdout == f"rewrote: {name}\n"
+
+
+def test_a_file_that_is_no_program_ends_no_list(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / f"bad{number}.py").write_text("# ddefuzz program v1\nimport os\n")
+    (tmp_path / "good.py").write_text(CASE)
+    with refusals() as left_out:
+        (one,) = json.loads(typed("list", tmp_path, "--format", "json").stdout)
+    assert one["path"] == str(tmp_path / "good.py")
+    lines = "\n".join(lines_of(left_out))
+    assert all(f"{tmp_path / f'bad{number}.py'}:" in lines for number in range(30))
 
 
 def test_list_shows_what_is_expected(tmp_path: Path) -> None:

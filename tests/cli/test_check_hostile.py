@@ -228,6 +228,52 @@ def test_what_a_case_does_to_its_worker_is_its_own_row(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("ddefuzz-*"))
 
 
+BROKEN = """
+import builtins, os, pathlib, sys, torch
+class Kind(type):
+    __module__ = property(lambda self: 1 / 0)
+class Odd(Exception, metaclass=Kind):
+    pass
+def raises(x):
+    raise Odd("x")
+def resets(x):
+    torch._dynamo.reset = None
+    return x + 1
+def imports(x):
+    builtins.__import__ = lambda *args, **named: 1 / 0
+    return x + 1
+def halts(x):
+    sys.modules["re"] = None
+    return x + 1
+def paths(x):
+    pathlib.Path.exists = None
+    return x + 1
+def leaves(x):
+    os.chroot(os.getcwd())
+    return x + 1
+def fine(x):
+    return x + 2
+"""
+
+
+@pytest.mark.slow
+def test_what_a_case_breaks_in_its_worker_is_no_bug_of_ddefuzz(tmp_path: Path) -> None:
+    names = ("raises", "resets", "imports", "halts", "paths", *(["leaves"] if os.getuid() == 0 else []))
+    cases = cases_of(*(name for one in names for name in (one, "fine")))
+    cases = cases.replace("id=one.__name__", "id=f'{one.__name__}-{at}'").replace(
+        "for one in (", "for at, one in enumerate(("
+    )
+    (tmp_path / "user.py").write_text(BROKEN + cases.replace(",)]", ",))]"))
+    done = check_apart(tmp_path, "user.py", "--no-advice", "--jobs", "1", "--stage", "export")
+    page = " ".join(done.stdout.split())
+    assert done.returncode == EXIT_USAGE, done.stderr
+    assert page.count(" exports: captured in export.") == len(names), page
+    assert page.count("expected code that leaves Python and torch as they are") >= len(names), page
+    for said in ("raises when ddefuzz reads", "replaces builtins.__import__ in", "replaces re in", "replaces what"):
+        assert f"user.py: found code that {said}" in page
+    assert "internal error" not in done.stdout + done.stderr
+
+
 def _folder_of_temporary_files(process: psutil.Process) -> str:
     try:
         return str(process.environ().get("TMPDIR", ""))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,3 +36,9 @@ def test_a_torn_last_line_is_passed_over(tmp_path_factory: object, program: str,
     path = folder / f"worker-{os.getpid()}.jsonl"
     path.write_bytes(path.read_bytes() + msgspec.json.encode(Entry(2, "export", program))[:-1] + tail[:0])
     assert [entry.case for entry in entries(folder)] == [1]
+
+
+def test_a_folder_that_was_removed_with_its_command_stays_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Journal(tmp_path / "removed" / "journal")
+    assert not (tmp_path / "removed").exists()
