@@ -6,6 +6,7 @@ import difflib
 import errno
 import os
 import re
+import secrets
 import stat
 import sys
 import tempfile
@@ -43,6 +44,9 @@ MAX_OCCURRENCES: Final = 10_000
 
 _TEMPORARY: Final = re.compile(r"\.ddefuzz-([1-9][0-9]{0,8})-\w{8}", re.ASCII)
 """The name of a new file before it has its own: with the number of the process that writes it."""
+
+_UNKNOWN: Final = secrets.token_hex(8)
+"""A part of names that nobody knows before this process has written a file of such a name."""
 
 _PART: Final = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"?+|'[^'\n]*+'?+)[ \t]*+"""
 """A part of a key of TOML, a number or a string on one line."""
@@ -273,6 +277,21 @@ def write_atomically(path: Path, content: str | bytes) -> None:
                 if before is None or error.errno not in _NO_NEW_FILE:
                     raise
                 _overwrite(place, data)
+
+
+def write_own(path: Path, content: bytes) -> Path:
+    """Write to a path that others may know before, such as one in the folder of temporary files. Returns where it is.
+
+    Nothing is written through a link, or in place of what is no file of this user: then the file gets another name.
+    Raises `InputError`.
+    """
+    with _one_line(path):
+        with suppress(FileNotFoundError):
+            there = path.lstat()
+            if not stat.S_ISREG(there.st_mode) or there.st_uid != os.geteuid():
+                path = path.with_name(f"{path.stem}-{_UNKNOWN}{path.suffix}")
+        _replace(path, content, None)
+    return path
 
 
 def check_writable(path: Path) -> None:

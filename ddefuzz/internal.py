@@ -23,7 +23,7 @@ import msgspec
 
 from ddefuzz import __version__
 from ddefuzz.errors import EXIT_INTERNAL, DdefuzzError, InputError, is_of, unsupported_by
-from ddefuzz.files import is_folder, write_atomically
+from ddefuzz.files import is_folder, write_own
 
 FOLDER: Final = "_DDEFUZZ_REPORTS"
 """The environment variable by which workers know the folder of reports: their folder of temporary files is removed."""
@@ -139,10 +139,12 @@ def add(errors: Iterable[InternalError], drafts: Path) -> None:
     before its own.
     """
     for error in errors:
+        report = ""
         if error.report:
             with suppress(InputError, OSError):
-                write_atomically(Path(error.report), (drafts / Path(error.report).name).read_bytes())
-        _keep(msgspec.structs.replace(error, where=": ".join(filter(None, [*_where.get(), error.where]))))
+                report = str(write_own(Path(error.report), (drafts / Path(error.report).name).read_bytes()))
+        where = ": ".join(filter(None, [*_where.get(), error.where]))
+        _keep(msgspec.structs.replace(error, where=where, report=report))
 
 
 def _keep(error: InternalError) -> None:
@@ -255,8 +257,7 @@ def written(error: BaseException, where: str = "") -> str:
     if PLACE and not is_folder(Path(DRAFTS)):
         return ""  # it was removed, and stays so: the command says it
     try:
-        path = Path(folder()) / name
-        write_atomically(Path(DRAFTS) / name if PLACE else path, text.encode(errors="backslashreplace"))
+        path = write_own(Path(DRAFTS if PLACE else folder()) / name, text.encode(errors="backslashreplace"))
     except (InputError, OSError):
         return ""
-    return str(path)
+    return str(Path(folder()) / path.name)

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import ddefuzz
+from ddefuzz import internal
 from ddefuzz.campaign.replay import trusted_cases
 from ddefuzz.checking.study import read_rows
 from ddefuzz.errors import InputError
@@ -44,6 +45,7 @@ from ddefuzz.files import (
     real_path,
     write_atomically,
     write_files,
+    write_own,
 )
 from ddefuzz.findings.ledger import read_lines
 from ddefuzz.sweep.recompile import StoredResult
@@ -199,6 +201,49 @@ def test_a_file_is_replaced_and_keeps_its_permissions_and_owner(tmp_path: Path, 
     assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
     assert (path.read_text(), after.st_ino != before.st_ino) == ("new", True)
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "folder", "another user's"])
+def test_a_report_is_written_over_nothing_else(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, path = tmp_path / "other.txt", tmp_path / "ddefuzz-error-1.txt"
+    if kind != "dangling":
+        other.write_text("theirs")
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "hard link":
+            path.hardlink_to(other)
+        case "another user's":
+            path.write_text("theirs")
+            monkeypatch.setattr(os, "geteuid", lambda: path.lstat().st_uid + 1)
+        case _:
+            path.symlink_to(other)
+    before = path.lstat()
+    place = write_own(path, b"report")
+    assert (place.read_bytes(), place.parent) == (b"report", tmp_path)
+    assert kind == "hard link" or (place != path and path.lstat() == before)
+    assert kind == "dangling" or other.read_text() == "theirs"
+    assert other.exists() == (kind != "dangling")
+    if kind != "another user's":
+        assert write_own(path, b"the next") == place  # one file for each report of a process
+    assert place.name.startswith("ddefuzz-error-1")
+
+
+def test_the_report_of_an_internal_error_follows_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    first = Path(internal.written(error := ValueError("planted")))
+    first.unlink()
+    (tmp_path / "other.txt").write_text("theirs")
+    first.symlink_to("other.txt")
+    second = Path(internal.written(error))
+    assert ("planted" in second.read_text(), second != first) == (True, True)
+    drafts = tmp_path / "drafts"
+    drafts.mkdir()
+    (drafts / first.name).write_text("of a worker")
+    with internal.apart() as noted:
+        internal.add([internal.InternalError("here", "planted", str(first))], drafts)
+    assert Path(noted[0].report).read_text() == "of a worker"
+    assert (tmp_path / "other.txt").read_text() == "theirs"
 
 
 def test_a_write_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
