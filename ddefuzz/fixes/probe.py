@@ -22,19 +22,21 @@ import msgspec
 import torch
 
 from ddefuzz.answers.experiment import CALLS, MADE, SampleRequest, is_of, samples
-from ddefuzz.execute.observe import captured_output, observe, observe_patched
-from ddefuzz.execute.protocol import Observation, PatchedRun, ProgramSubject, Run, Stage
+from ddefuzz.execute.observe import captured_output, observe, patched
+from ddefuzz.execute.protocol import ProgramSubject, Run, Stage
 from ddefuzz.files import append
 from ddefuzz.fixes.tasks import Sights, Task
 from ddefuzz.generate import opinfo
 from ddefuzz.instrument import torch_api
 from ddefuzz.program.model import Attribute, Binary, Call, Literal, Name, Program, Sequence, Step
 from ddefuzz.program.recipes import FLOATS
-from ddefuzz.program.sizes import at_data_size, static
+from ddefuzz.program.sizes import CallSize, at_data_size, static
 from ddefuzz.program.text import print_program
 
 CALLED: Final = ("export", "export-strict", "compile", "aot")
 """The stages in which what is captured is called. Inductor's compiler would take most of the time."""
+
+EAGER_SIZES: Final = tuple(size for size in CALLS if not size.startswith("drawn"))
 
 MOST_CAPTURED: Final = 4
 """How many of torch's samples are captured."""
@@ -53,7 +55,7 @@ def seen(task: Task) -> Sights:
             for text, stages in task.programs
             for stage in stages
         ),
-        eager=tuple(_eager(text, task.file) for text, _ in task.programs),
+        eager=tuple(observe(Run(one, "eager")) for text, _ in task.programs for one in _at_sizes(text, EAGER_SIZES)),
         of_samples=tuple(observe(run) for text in texts for run in _of_sample(text, task.stage)),
         samples=dict(_samples(task.functions)),
         scripted={name: _scripted(name) for name in task.scripted},
@@ -62,9 +64,10 @@ def seen(task: Task) -> Sights:
     )
 
 
-def _eager(text: str, file: str) -> Observation:
-    source = (torch_api.torch_parent() / file).read_text(encoding="utf-8")
-    return observe_patched(PatchedRun(Run(ProgramSubject(text), "export", calls=CALLS), file, source, eager=True))
+def _at_sizes(text: str, sizes: tuple[CallSize, ...]) -> Iterator[ProgramSubject]:
+    """The program with static sizes, those of each call."""
+    program = ProgramSubject(text).program("a program")
+    return (ProgramSubject(print_program(static(at_data_size(program, size)))) for size in sizes)
 
 
 def _of_sample(text: str, stage: Stage) -> Iterator[Run]:
@@ -110,14 +113,11 @@ def note(value: Any) -> Any:
 def _truths(task: Task, texts: tuple[str, ...]) -> tuple[bool, ...]:
     """The truths of the guard in the programs and the samples with static sizes, in eager and in aot."""
     _noted.clear()
-    for text in (*(text for text, _ in task.programs), *texts):
-        observe_patched(
-            PatchedRun(Run(ProgramSubject(text), "export", calls=CALLS), task.file, task.noting, eager=True)
-        )
-        program = ProgramSubject(text).program("noting")
-        for size in ("example", "0", "1", "2"):
-            fixed = print_program(static(at_data_size(program, size)))
-            observe_patched(PatchedRun(Run(ProgramSubject(fixed), task.stage), task.file, task.noting))
+    with patched(task.file, task.noting):
+        for text in (*(text for text, _ in task.programs), *texts):
+            for subject in _at_sizes(text, ("example", "0", "1", "2")):
+                observe(Run(subject, "eager"))
+                observe(Run(subject, task.stage))
     return tuple(_noted)
 
 

@@ -24,7 +24,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Sights(msgspec.Struct, frozen=True):
-    """What was seen. `eager` are the calls of the programs in eager, `samples` what torch's own samples do, by name.
+    """What was seen. `eager` are the programs in eager at each size, `samples` what torch's own samples do, by name.
 
     `truths` are those of the guard with static sizes, the first program's example first.
     """

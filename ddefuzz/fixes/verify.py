@@ -126,7 +126,9 @@ def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
     if right:
         calls = dict.fromkeys(call.size for seen in after.captured for call in seen.calls if call.agreement == "same")
         evidence.append(f"Captured in {', '.join(right)}, and agrees with eager at {', '.join(calls)}.")
-    errors = [[(call.size, call.eager.error) for seen in one.eager for call in seen.calls] for one in (before, after)]
+    errors = [
+        [[(said.name, said.message) for said in seen.exceptions] for seen in one.eager] for one in (before, after)
+    ]
     if errors[0] != errors[1]:
         doubts.append("eager raises another error at some size of the programs")
     evidence, doubts = [*evidence, *_samples(before, after)[0]], [*doubts, *_samples(before, after)[1]]

@@ -25,7 +25,7 @@ from ddefuzz.instrument.events import RaisedError
 MOST_TRIED: Final = 2
 """How many changes of one guard are run, those first that nothing speaks against yet."""
 
-_ORDER: Final = ("torch._check", "a symbolic form", "guard_or_false", "guard_or_true")
+ASSERTING: Final = ("torch._check", "a symbolic form")
 
 MOST_LINKS: Final = 3
 """How many guards of one program, one after the other, are changed together."""
@@ -127,9 +127,9 @@ def verified(job: Job, before: Sights | str, others: Iterable[Finding], torch: s
     return replace(fix, pull_request=pull_request(fix, first))
 
 
-def _deferred_first(form: str) -> int:
-    """The order of the changes of a further guard, for which no experiment is known: what asserts comes first."""
-    return _ORDER.index(form) if form in _ORDER else len(_ORDER)
+def _asserting(form: str) -> int:
+    """The order of the changes of a further guard: for what asserts no experiment is needed."""
+    return ASSERTING.index(form) if form in ASSERTING else len(ASSERTING)
 
 
 def _chain(
@@ -146,8 +146,14 @@ def _chain(
             against = form_doubts(patches[0].form, job.request.verdict, before.truths)
             result = result._replace(doubts=(*against, *result.doubts))
         yield list(patches), result, list(later)
-        following = None if result.next is None else next(candidates(result.next, _deferred_first, texts), None)
-        if not result.doubts or result.next is None or following is None or following.after in texts.values():
+        following = None if result.next is None else next(candidates(result.next, _asserting, texts), None)
+        if (
+            not result.doubts
+            or result.next is None
+            or following is None
+            or following.form not in ASSERTING
+            or following.after in texts.values()
+        ):
             return
         where, frame = site(result.next)
         same = [one for one in others if (one.site, one.anchor) == (where, python_anchor(frame))]
