@@ -115,13 +115,17 @@ def _fix(name: str, members: Sequence[Finding]) -> Fix:
     return Fix(
         id=name,
         label=label_of(first),
-        form=(answers.patch.form if answers is not None and answers.patch is not None else form) or "not known",
+        form=(answers.patch.form if answers is not None and answers.patch is not None else form) or _of_cause(first),
         change=_change(first),
         torch=answers.torch if answers is not None else "",
         evidence=evidence_of(answers) if answers is not None and answers.tallies else (),
         file=first.site.module or "",
         **_facts(members),
     )
+
+
+def _of_cause(finding: Finding) -> str:
+    return "SymInt" if finding.cause == "int-required" else "not known"
 
 
 def label_of(finding: Finding) -> Label:

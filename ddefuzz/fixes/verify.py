@@ -104,7 +104,7 @@ def form_doubts(form: str, verdict: str, truths: Sequence[bool]) -> list[str]:
         doubts.append(f"the guard checks arguments, and {form} asserts nothing")
     if len(set(truths)) < 2:
         seen = "was not evaluated" if not truths else f"is {truths[0]} each time"
-        doubts.append(f"with static sizes the guard {seen}, so {form} is not tested for both of its truths")
+        doubts.append(f"at the sizes of the calls the guard {seen}, so {form} is not tested for both of its truths")
     elif form.startswith("guard_or_") and (form.startswith("guard_or_true")) != truths[0]:
         doubts.append(
             f"{form} takes the branch of unusual sizes for all: the guard is {truths[0]} at the example sizes"

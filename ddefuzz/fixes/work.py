@@ -12,7 +12,7 @@ from ddefuzz.answers.patch import Patch
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.site import site
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CAPTURE_STAGES
+from ddefuzz.execute.protocol import CAPTURE_STAGES, Observation
 from ddefuzz.files import unified_diff
 from ddefuzz.findings.model import Finding
 from ddefuzz.fixes.change import DELETED, candidates, noting
@@ -21,8 +21,9 @@ from ddefuzz.fixes.tasks import Sights
 from ddefuzz.fixes.texts import pull_request, test_text
 from ddefuzz.fixes.verify import Judgement, Request, form_doubts, judged, probed, task_of, without
 from ddefuzz.instrument.events import RaisedError
+from ddefuzz.instrument.truth import holds
 
-MOST_TRIED: Final = 2
+MOST_TRIED: Final = 3
 """How many changes of one guard are run, those first that nothing speaks against yet."""
 
 ASSERTING: Final = ("torch._check", "a symbolic form")
@@ -127,6 +128,18 @@ def verified(job: Job, before: Sights | str, others: Iterable[Finding], torch: s
     return replace(fix, pull_request=pull_request(fix, first))
 
 
+def truths_at_calls(raised: RaisedError, captured: Sequence[Observation]) -> tuple[bool, ...]:
+    """The truths of the code of a guard at the calls of captured programs, by its expression and their sizes.
+
+    Some functions of Python run with symbolic sizes only, so they cannot note what they evaluate.
+    """
+    anchor, expression = python_anchor(site(raised)[1]), raised.expression
+    turned = (" != " in anchor and expression.startswith("Eq(")) or (" == " in anchor and expression.startswith("Ne("))
+    calls = [dict(call.symbols) for seen in captured for call in seen.calls if call.symbols]
+    truths = [holds(expression, symbols) for symbols in calls]
+    return tuple(truth != turned for truth in truths if truth is not None)
+
+
 def _asserting(form: str) -> int:
     """The order of the changes of a further guard: for what asserts no experiment is needed."""
     return ASSERTING.index(form) if form in ASSERTING else len(ASSERTING)
@@ -142,8 +155,9 @@ def _chain(
         task = task_of(job.request, patches)
         (after,) = probed([task], texts)
         result = judged(task, before, after)
-        if isinstance(before, Sights):
-            against = form_doubts(patches[0].form, job.request.verdict, before.truths)
+        if isinstance(before, Sights) and isinstance(after, Sights):
+            truths = before.truths or truths_at_calls(job.raised, after.captured)
+            against = form_doubts(patches[0].form, job.request.verdict, truths)
             result = result._replace(doubts=(*against, *result.doubts))
         yield list(patches), result, list(later)
         following = None if result.next is None else next(candidates(result.next, _asserting, texts), None)

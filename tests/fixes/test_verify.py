@@ -9,6 +9,8 @@ from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, Difference, Except
 from ddefuzz.fixes.change import DELETED
 from ddefuzz.fixes.tasks import Sights, Task
 from ddefuzz.fixes.verify import form_doubts, judged, without
+from ddefuzz.fixes.work import truths_at_calls
+from ddefuzz.instrument.events import Frame, Place, RaisedError
 
 TASK = Task((("", ("export", "aot")),), ("torch.roll",), "torch/x.py", ("torch.x:roll",), "import torch\n")
 
@@ -89,3 +91,21 @@ def test_an_answer_has_to_be_tested_and_to_be_that_of_usual_sizes(
 
 def test_before_the_change_the_programs_are_not_captured_again() -> None:
     assert without(TASK).programs == (("", ()),)
+
+
+@pytest.mark.parametrize(
+    ("code", "expression", "truths"),
+    [
+        ("n.numel() == 0", "Eq(u0, 0)", (False, True)),
+        ("n.numel() != 0", "Eq(u0, 0)", (True, False)),
+        ("n.numel() != 0", "Ne(u0, 0)", (True, False)),
+        ("n > 3", "u0 > 3", (True, False)),
+    ],
+)
+def test_the_truths_of_a_guard_follow_from_the_sizes_of_the_calls(
+    code: str, expression: str, truths: tuple[bool, ...]
+) -> None:
+    frame = Frame("torch/_refs/__init__.py", 1, "roll", f"if {code}:")
+    raised = RaisedError(expression, "guard_bool", Place("Python", frame.file, 1), (frame,))
+    calls = tuple(Call(str(size), CallEnd(), CallEnd(), "same", symbols=(("u0", size),)) for size in (5, 0))
+    assert truths_at_calls(raised, [Observation("aot", EXPLICIT, "ok", calls=calls)]) == truths
