@@ -18,7 +18,7 @@ from ddefuzz.classify.anchor import expression_shape, relation, short_anchor
 from ddefuzz.classify.chain import Location, op_name
 from ddefuzz.classify.evidence import called
 from ddefuzz.classify.plumbing import is_framework
-from ddefuzz.classify.signature import Site
+from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.classify.site import python_site
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, Call, Observation, ProgramSubject, Run, Runner, Semantics, Stage
 from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard, Place
@@ -47,12 +47,14 @@ from ddefuzz.program.text import digest, print_program
 class OracleInput(NamedTuple):
     """A program's text (empty for user code) and its observation in one stage.
 
-    `second` is the observation of the same run under other semantics, if there was one.
+    `second` is the observation of the same run under other semantics, if there was one. `expected` is the signature
+    that it should show, if there is one: a search for the site may begin there.
     """
 
     text: str
     observation: Observation
     second: Observation | None = None
+    expected: Signature | None = None
 
     @property
     def program(self) -> Program | None:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TypeAlias
 
 from ddefuzz.classify.chain import Location
-from ddefuzz.classify.signature import Site
+from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.parts import ANSWERS, GROUPS
 from ddefuzz.execute.protocol import COMPILES, Call, Observation, Part, ProgramSubject, Run, Runner
 from ddefuzz.oracles.blame import OracleInput, Shows
@@ -21,7 +21,7 @@ def part_to_blame(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -
     """The part of inductor to blame for a call; None if the call shows the failure without any of them, too.
 
     Groups of parts are left out, the first ones of the table together. The last group that is needed for a right result
-    has the part. Then its parts are left out in place of it, in the same way.
+    has the part. Then its parts are left out in place of it, in the same way. If a part is expected, it is tried first.
     """
     if seen.observation.stage not in COMPILES or not seen.text:
         return None
@@ -36,6 +36,11 @@ def part_to_blame(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -
         again = without(out)
         return bool(again.calls) and not shows(seen._replace(observation=again), again.calls[0])
 
+    part = _expected(seen.expected)
+    if part is not None:
+        before = NAMES[: NAMES.index(part.group)]
+        if is_right((*before, str(part))) and not (before and is_right(before)):
+            return _located(part)
     out = NAMES
     if not without(NAMES).calls:
         out = _harmless(lambda out: bool(without(out).calls), is_right)
@@ -77,8 +82,25 @@ def _suspicion(part: Part) -> bool:
     return part.group == ANSWERS and part.name == "False"
 
 
+_SAID = {ANSWERS: "answered"}
+"""How anchors begin, if not with the name of the group."""
+
+
+def _expected(signature: Signature | None) -> Part | None:
+    """The single part of a signature; None if it has a whole group, or none."""
+    if signature is None:
+        return None
+    for group in GROUPS:
+        begins = _SAID.get(group.name, group.name)
+        if signature.anchor == begins or signature.anchor.startswith(f"{begins} "):
+            name = signature.anchor.removeprefix(begins).strip()
+            part = Part(group.name, signature.site.module or "", signature.site.function or "", name)
+            return None if part == group.whole else part
+    return None
+
+
 def _located(part: Part) -> Location:
-    anchor = f"{part.group} {part.name}".rstrip() if part.group != ANSWERS else f"answered {part.name}".rstrip()
+    anchor = f"{_SAID.get(part.group, part.group)} {part.name}".rstrip()
     if not part.file:
         return Location(Site("C++", None, part.function), None, anchor)
     return Location(Site("Python", part.file, part.function or None), None, anchor)

@@ -101,7 +101,7 @@ def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
     """The failure by which a program shows the suspected signature; None if it does not."""
     run = Run(subject_of(text, trust=suspect.trust), suspect.stage, suspect.semantics, calls=suspect.calls)
     oracle = oracle_of(suspect.signature.kind)
-    seen = look(run, runner, (SIZE_OBLIVIOUS,) if oracle.compares else ())[0]
+    seen = look(run, runner, (SIZE_OBLIVIOUS,) if oracle.compares else ())[0]._replace(expected=suspect.signature)
     of_kind = (failure for failure in oracle.judge(seen) if failure.kind == suspect.signature.kind)
     shown = (one for one in of_kind if attributed(oracle, one, seen, runner).signature == suspect.signature)
     return next(shown, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.parts import GROUPS
 from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, Difference, Observation, Part, Run
 from ddefuzz.oracles.blame import OracleInput
@@ -41,8 +42,8 @@ class Inductor:
         calls = () if self.needed in run.out else (WRONG if left else RIGHT,)
         return Observation("inductor", EXPLICIT, "ok", calls=calls, parts=seen)
 
-    def blamed(self, stage: str = "inductor") -> str | None:
-        subject = OracleInput(TEXT, Observation(stage, EXPLICIT, "ok", calls=(WRONG,)))
+    def blamed(self, stage: str = "inductor", expected: Signature | None = None) -> str | None:
+        subject = OracleInput(TEXT, Observation(stage, EXPLICIT, "ok", calls=(WRONG,)), expected=expected)
         found = part_to_blame(subject, WRONG, lambda _, call: call.agreement == "differs", self)
         return None if found is None else f"{found.site} [{found.anchor}]"
 
@@ -55,6 +56,17 @@ def test_the_part_that_is_wrong_is_named(part: Part, needed: str) -> None:
     expected = None if part.group == needed else f"{part.file}:{part.function} [{prefix} {part.name}]"
     assert inductor.blamed() == expected
     assert inductor.compiled <= (16 if needed else 9)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=str)
+def test_a_part_that_is_expected_is_tried_first(part: Part) -> None:
+    said = Inductor((part,)).blamed()
+    prefix = "answered" if part.group == "known answers" else part.group
+    expected = Signature("wrong-result", Site("Python", part.file, part.function), f"{prefix} {part.name}")
+    inductor = Inductor((part,))
+    assert (inductor.blamed(expected=expected), inductor.compiled) == (said, 2)
+    other = next(one for one in PARTS if one != part)
+    assert Inductor((other,)).blamed(expected=expected) == Inductor((other,)).blamed()
 
 
 @pytest.mark.parametrize("group", [group for group in GROUPS if group.name not in FILES], ids=lambda group: group.name)
