@@ -233,8 +233,8 @@ def export(
         if not fix.patch:
             raise InputError(f"{fix.id}: found a change that is {fix.label}, expected a verified one")
         if fault := apply_fault(fix.patch, fix.file.split(", ")):
-            found = f"found torch {version('torch')}, to which its patch does not apply ({fault})"
-            raise InputError(f"{fix.id}: {found}, expected torch {fix.torch}")
+            misfit = f"torch {version('torch')}, to which its patch does not apply ({fault})"
+            raise InputError(f"{fix.id}: found {misfit}, expected torch {fix.torch}")
         files |= {f"{fix.id}/{PATCH}": fix.patch, f"{fix.id}/{TEST}": fix.test, f"{fix.id}/{REQUEST}": fix.pull_request}
     write_files(place, files)
     say(f"{counted(len(chosen), 'change')} written to {place}")

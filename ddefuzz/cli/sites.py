@@ -14,7 +14,7 @@ from ddefuzz.cli.options import DB
 from ddefuzz.cli.output import deliver, json_writers, page_writers, progress_console
 from ddefuzz.cli.streams import say
 from ddefuzz.errors import InputError
-from ddefuzz.files import check_folder, write_atomically
+from ddefuzz.files import check_folder, is_there, write_atomically
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.guard_sites import GuardSite, guard_sites, site_document, totals, totals_document
 from ddefuzz.findings.inventory import Inventory, Part, installed
@@ -114,7 +114,7 @@ def _notes(wanted: str, inventory: Inventory, known: tuple[str, ...]) -> tuple[s
 
 def _check_own(path: Path) -> None:
     """Raises `InputError` for a page that ddefuzz did not write."""
-    if path.exists() and MADE_BY not in path.read_bytes()[:_HEAD]:
+    if is_there(path) and MADE_BY not in path.read_bytes()[:_HEAD]:
         raise InputError(f"{path}: found a file that ddefuzz did not write, expected nothing there, or earlier pages")
 
 

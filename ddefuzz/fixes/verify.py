@@ -23,6 +23,7 @@ from ddefuzz.answers.experiment import fault
 from ddefuzz.answers.patch import Patch
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Stage
+from ddefuzz.files import is_there
 from ddefuzz.fixes.change import DELETED
 from ddefuzz.fixes.tasks import Sights, Task
 from ddefuzz.instrument.events import RaisedError
@@ -208,7 +209,7 @@ def probed(tasks: Sequence[Task], texts: Mapping[str, str]) -> list[Sights | str
         words = [sys.executable, "-P", "-m", "ddefuzz.fixes.probe", "tasks.json", "seen.jsonl"]
         ended = _ended(words, environment, folder, SECONDS * len(tasks))
         result = folder / "seen.jsonl"
-        lines = result.read_bytes().splitlines() if result.exists() else []
+        lines = result.read_bytes().splitlines() if is_there(result) else []
         done: list[Sights | str] = [msgspec.json.decode(line, type=Sights) for line in lines]
         return [*done, *[ended or "the process wrote nothing"] * (len(tasks) - len(done))]
 

@@ -265,8 +265,8 @@ def parse_key(text: str, path: str) -> KeyCase:
         fields = {_name(one): ast.literal_eval(one.value) for one in body if isinstance(one, ast.Assign)}
         check_integers(fields)
     except (SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
-        found = str(error).partition(": <")[0]  # without the address of a node of the syntax tree
-        raise InputError(f"{path}: found {found}, expected assignments of literals") from error
+        message = str(error).partition(": <")[0]  # without the address of a node of the syntax tree
+        raise InputError(f"{path}: found {message}, expected assignments of literals") from error
     *names, witnesses = fields or ("nothing",)
     if tuple(names) != _NAMES or witnesses not in _WITNESSES or len(body) != len(fields):
         expected = f"{', '.join(_NAMES)}, {' or '.join(_WITNESSES)}"
