@@ -19,7 +19,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.fixes.group import Coverage, coverage, grouped
-from ddefuzz.fixes.model import LABELS, PATCH, REQUEST, TEST, Fix, Label, named, read_fixes, write_fixes
+from ddefuzz.fixes.model import LABELS, PATCH, REQUEST, TEST, Fix, Label, named, read_fixes, remove_others, write_fixes
 from ddefuzz.fixes.verify import apply_fault
 from ddefuzz.fixes.work import baselines, job_of, verified
 from ddefuzz.show.blocks import (
@@ -61,11 +61,16 @@ def command() -> None:
     """
 
 
+def tried(folder: Path) -> dict[str, Fix]:
+    """The stored fixes that were tried in a copy of torch, by id."""
+    return {fix.id: fix for fix in read_fixes(folder) if fix.is_tried}
+
+
 def _loaded(db: DatabaseUrl, folder: Path) -> tuple[tuple[Finding, ...], tuple[Fix, ...]]:
     """The findings of a database, and all fixes for them."""
     with Database.open(db, create=False) as database:
         findings = database.findings()
-    return findings, grouped(findings, read_fixes(folder))
+    return findings, grouped(findings, tried(folder).values())
 
 
 @click_command("list", command)
@@ -175,11 +180,11 @@ def verify(
     """Make the changes of Python code in a copy of torch, and run the findings, torch's samples and a test there.
 
     Each result is written as soon as it is known. So you can stop it and start it again. One group takes about 20 CPU
-    seconds. Without ID, all groups whose guard is in Python are tried.
+    seconds. Without ID, all groups whose guard is in Python are tried, and then all groups are written.
     """
     torch = version("torch")
     findings, fixes = _loaded(db, folder)
-    known = {fix.id: fix for fix in read_fixes(folder)}
+    known = tried(folder)
     by_id = {one.id: one for one in findings}
     chosen = [named(one, fixes) for one in ids] or [
         fix for fix in fixes if fresh or fix.id not in known or known[fix.id].torch != torch
@@ -206,6 +211,10 @@ def verify(
                 known[fix.id] = fix
                 write_fixes([fix], folder)
                 tick(f": {fix.id} {fix.label}: {job.fix.site}")
+    if not ids:
+        everything = grouped(findings, known.values())
+        write_fixes(everything, folder)
+        remove_others(everything, folder)
     verified_now = sum(fix.label == "verified" for fix in known.values())
     say(f"{counted(verified_now, 'verified change')} in {folder}")
 

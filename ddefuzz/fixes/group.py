@@ -14,7 +14,7 @@ from ddefuzz.classify.signature import Cause, Site, Verdict
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.model import Finding
 from ddefuzz.fixes.model import LABELS, Fix, Label
-from ddefuzz.fixes.native import NUMBER, native_change
+from ddefuzz.fixes.native import NUMBER, file_of, native_change
 from ddefuzz.oracles.oracle import SEVERITIES
 from ddefuzz.oracles.table import row_of
 
@@ -119,7 +119,7 @@ def _fix(name: str, members: Sequence[Finding]) -> Fix:
         change=_change(first),
         torch=answers.torch if answers is not None else "",
         evidence=evidence_of(answers) if answers is not None and answers.tallies else (),
-        file=first.site.module or "",
+        file=file_of(first.site),
         **_facts(members),
     )
 

@@ -63,6 +63,11 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     test: str = ""
     pull_request: str = ""
 
+    @property
+    def is_tried(self) -> bool:
+        """Whether the change was made in a copy of torch. All other facts follow from the findings."""
+        return self.label == "verified" or bool(self.doubts)
+
     def __post_init__(self) -> None:
         if not ID.fullmatch(self.id):
             raise ValueError(f"found the id {self.id[:40]!r}, expected one such as fix-0123456789")
@@ -85,6 +90,17 @@ def _without_none(value: Any) -> Any:
     return (
         {key: _without_none(one) for key, one in value.items() if one is not None} if isinstance(value, dict) else value
     )
+
+
+def remove_others(fixes: Iterable[Fix], folder: Path) -> None:
+    """Remove the folders of fixes that are not among these. Other folders are left alone."""
+    kept = {fix.id for fix in fixes}
+    for place in entries(folder) if is_folder(folder) else ():
+        if ID.fullmatch(place.name) and place.name not in kept and is_there(place / TOML):
+            for name in (TOML, *_TEXTS):
+                (place / name).unlink(missing_ok=True)
+            if not any(place.iterdir()):
+                place.rmdir()
 
 
 def read_fixes(folder: Path) -> tuple[Fix, ...]:

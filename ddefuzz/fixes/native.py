@@ -22,6 +22,62 @@ _MACROS: Final[dict[Verdict, str]] = {
 """The macros of c10/core/SymBool.h that ask a SymBool."""
 
 
+_NATIVE: Final = "aten/src/ATen/native"
+
+FILES: Final[dict[str, str]] = {
+    "torch::autograd::generated::details::": "torch/csrc/autograd/FunctionsManual.cpp",
+    "c10::SymbolicShapeMeta::": "c10/core/SymbolicShapeMeta.cpp",
+    "sdp::check_": f"{_NATIVE}/transformers/sdp_utils_cpp.h",
+    "aten::": f"{_NATIVE}/native_functions.yaml",
+    "at::is_expandable_to": "aten/src/ATen/ExpandUtils.h",
+    "at::expand_outplace": "aten/src/ATen/ExpandUtils.h",
+    "at::infer_size_impl": "aten/src/ATen/ExpandUtils.cpp",
+    "at::detail::computeStride_impl": "aten/src/ATen/TensorUtils.cpp",
+    **{
+        f"at::native::{function}": f"{_NATIVE}/{file}"
+        for file, functions in {
+            "AdaptiveAveragePooling.cpp": "adaptive_avg_pool2d_symint",
+            "AdaptiveAveragePooling3d.cpp": "adaptive_avg_pool3d_symint",
+            "Distance.cpp": "cdist",
+            "Integration.cpp": "trapezoid cumulative_trapezoid",
+            "Linear.cpp": "_trilinear bilinear tensordot",
+            "LinearAlgebra.cpp": "linalg_pinv linalg_cond linalg_tensorinv linalg_tensorsolve",
+            "LinearAlgebraUtils.h": "squareCheckInputs",
+            "LossNLL.cpp": "nll_loss_nd_symint cross_entropy_loss_symint cross_entropy_loss_prob_target",
+            "MaxPooling.h": "check_max_pool1d",
+            "PadNd.cpp": "_pad_circular_symint",
+            "Pooling.cpp": "adaptive_max_pool1d",
+            "ReduceOpsUtils.h": "zero_numel_check_dims",
+            "Resize.cpp": "resize__symint resize_as_",
+            "ScatterGatherChecks.h": "scatter_gather_dtype_check",
+            "TensorShape.cpp": "dsplit hsplit vsplit inferSqueezeGeometry squeeze_ select_symint",
+            "TensorShape.h": "cat_should_skip_tensor",
+            "group_norm.cpp": "check_group_norm_inputs",
+        }.items()
+        for function in functions.split()
+    },
+    **{
+        f"at::native::(anonymous namespace)::{function}": f"{_NATIVE}/{file}"
+        for file, functions in {
+            "Dropout.cpp": "_dropout_impl",
+            "Normalization.cpp": "check_dims_match_num_input_features",
+            "SpectralOps.cpp": "canonicalize_fft_shape_and_dim_args fft_c2r fft_r2c resize_fft_input",
+        }.items()
+        for function in functions.split()
+    },
+}
+"""The file of a C++ function in PyTorch's repository, by its name or the beginning of it. Frames have no file."""
+
+
+def file_of(site: Site) -> str:
+    """The file of a site; empty if it is not known."""
+    if site.module is not None:
+        return site.module
+    name = site.function or ""
+    starts = (start for start in FILES if start.endswith(("::", "sdp::check_")) and name.startswith(start))
+    return FILES.get(name) or FILES.get(next(starts, ""), "")
+
+
 def native_change(site: Site, anchor: str, verdict: Verdict) -> str:
     """What becomes of the guard of a C++ function, or of an op's schema, in a sentence."""
     if anchor.startswith(("guard_int", "guard_float")) or verdict == "needs SymInt":

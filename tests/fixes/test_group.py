@@ -14,8 +14,8 @@ from ddefuzz.execute.protocol import EXPLICIT
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import Finding, Occurrence
 from ddefuzz.fixes.group import Coverage, coverage, grouped
-from ddefuzz.fixes.model import TOML, Fix, named, read_fixes, write_fixes
-from ddefuzz.fixes.native import native_change
+from ddefuzz.fixes.model import TOML, Fix, named, read_fixes, remove_others, write_fixes
+from ddefuzz.fixes.native import file_of, native_change
 
 ROLL = Site("Python", "torch/_refs/__init__.py", "roll")
 DIFF = Site("C++", None, "at::native::diff_helper")
@@ -153,6 +153,20 @@ def test_a_change_of_native_code_is_a_text(anchor: str, verdict: Verdict, text: 
     assert text in native_change(DIFF, anchor, verdict)
 
 
+@pytest.mark.parametrize(
+    ("site", "file"),
+    [
+        (ROLL, "torch/_refs/__init__.py"),
+        (Site("C++", None, "c10::SymbolicShapeMeta::compute_numel"), "c10/core/SymbolicShapeMeta.cpp"),
+        (Site("op", None, "aten::unfold"), "aten/src/ATen/native/native_functions.yaml"),
+        (Site("C++", None, "at::native::squeeze_"), "aten/src/ATen/native/TensorShape.cpp"),
+        (Site("C++", None, "at::native::squeeze_other"), ""),
+    ],
+)
+def test_the_file_of_a_function_is_known_or_empty(site: Site, file: str) -> None:
+    assert file_of(site) == file
+
+
 FIX = Fix(
     id="fix-0123456789",
     label="verified",
@@ -174,6 +188,9 @@ def test_the_text_form_gives_the_same_fix(tmp_path: Path) -> None:
     write_fixes([replace(FIX, patch="")], tmp_path)
     assert read_fixes(tmp_path)[0].patch == ""
     assert not read_fixes(tmp_path / "none")
+    (tmp_path / native.id / "notes").write_text("mine")
+    remove_others([], tmp_path)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["notes"]
 
 
 @pytest.mark.parametrize(
