@@ -410,7 +410,28 @@ def _symbolic(source: Source, node: ast.expr) -> Iterator[Change]:
         case ast.Call(ast.Attribute(ast.Name("math"), "floor"), [ast.BinOp(first, ast.Div(), second)], []):
             yield forms(f"({source.of(first)} // {source.of(second)})")
         case _:
+            yield from _selected(source, node)
+
+
+def _selected(source: Source, node: ast.expr) -> Iterator[Change]:
+    """A selection in place of a branch that adds to a number or takes from it."""
+    match source.parents[node]:
+        case ast.If(test, [ast.AugAssign(ast.Name(name), ast.Add() | ast.Sub() as op, value)], []) as statement if (
+            test is node and not source.of(statement).startswith("elif")
+        ):
+            changed = f"{name} {'+' if isinstance(op, ast.Add) else '-'} {source.of(value)}"
+            text = f"{name} = torch.sym_ite({truth(source, node)}, {changed}, {name})"
+            yield Change("a symbolic form", statement, _folded(source.indent(statement), text))
+        case _:
             return
+
+
+def _folded(indent: str, call: str) -> str:
+    """An assignment of a call, with its arguments on a line of their own if it is long."""
+    if len(indent) + len(call) <= LONGEST_LINE:
+        return call
+    start, _, rest = call.partition("(")
+    return f"{start}(\n{indent}    {rest[:-1]}\n{indent})"
 
 
 def _extremum(source: Source, node: ast.expr) -> str:

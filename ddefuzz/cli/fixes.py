@@ -207,7 +207,9 @@ def verify(
                     raise SystemExit(EXIT_INTERRUPTED)
                 mended = [fix for fix in (*fixes, *known.values()) if fix.label != "untested idea"]
                 taken = {name for fix in mended for name in fix.findings}
-                fix = verified(job, before, [one for one in findings if one.id not in taken], torch)
+                others = [one for one in findings if one.id not in taken]
+                forms = {(fix.site, fix.guards[0]): fix.form for fix in known.values() if fix.label == "verified"}
+                fix = verified(job, before, others, torch, forms)
                 known[fix.id] = fix
                 write_fixes([fix], folder)
                 tick(f": {fix.id} {fix.label}: {job.fix.site}")

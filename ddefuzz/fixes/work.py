@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ddefuzz.answers.patch import Patch
 from ddefuzz.classify.anchor import python_anchor
+from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import site
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Observation
@@ -81,10 +82,13 @@ def baselines(jobs: Sequence[Job]) -> list[Sights | str]:
     return probed([without(task_of(job.request, [job.first])) for job in jobs], {})
 
 
-def verified(job: Job, before: Sights | str, others: Iterable[Finding], torch: str) -> Fix:
+def verified(
+    job: Job, before: Sights | str, others: Iterable[Finding], torch: str, forms: Mapping[tuple[Site, str], str]
+) -> Fix:
     """The fix with the result of its best change: verified, or the label that it had, with what speaks against it.
 
-    `others` are findings that may be later links: those that no other change is known to mend.
+    `others` are findings that may be later links: those that no other change is known to mend. `forms` are those of
+    verified changes, by the site and the anchor of their guards.
     """
     best: tuple[list[Patch], Judgement, list[Finding]] | None = None
     if isinstance(before, str):
@@ -95,7 +99,7 @@ def verified(job: Job, before: Sights | str, others: Iterable[Finding], torch: s
         return len(form_doubts(form, job.request.verdict, truths)), form != DELETED
 
     for patch in islice(candidates(job.raised, order), MOST_TRIED):
-        for patches, result, later in _chain(job, [patch], before, tuple(others)):
+        for patches, result, later in _chain(job, [patch], before, tuple(others), forms):
             if best is None or len(result.doubts) < len(best[1].doubts):
                 best = patches, result, later
         if best is not None and not best[1].doubts:
@@ -140,13 +144,12 @@ def truths_at_calls(raised: RaisedError, captured: Sequence[Observation]) -> tup
     return tuple(truth != turned for truth in truths if truth is not None)
 
 
-def _asserting(form: str) -> int:
-    """The order of the changes of a further guard: for what asserts no experiment is needed."""
-    return ASSERTING.index(form) if form in ASSERTING else len(ASSERTING)
-
-
 def _chain(
-    job: Job, patches: list[Patch], before: Sights | str, others: tuple[Finding, ...]
+    job: Job,
+    patches: list[Patch],
+    before: Sights | str,
+    others: tuple[Finding, ...],
+    forms: Mapping[tuple[Site, str], str],
 ) -> Iterator[tuple[list[Patch], Judgement, list[Finding]]]:
     """The results of a change, then of it with changes of the guards at which the program stops next."""
     later: list[Finding] = []
@@ -160,18 +163,18 @@ def _chain(
             against = form_doubts(patches[0].form, job.request.verdict, truths)
             result = result._replace(doubts=(*against, *result.doubts))
         yield list(patches), result, list(later)
-        following = None if result.next is None else next(candidates(result.next, _asserting, texts), None)
-        if (
-            not result.doubts
-            or result.next is None
-            or following is None
-            or following.form not in ASSERTING
-            or following.after in texts.values()
-        ):
+        if not result.doubts or result.next is None:
             return
         where, frame = site(result.next)
-        same = [one for one in others if (one.site, one.anchor) == (where, python_anchor(frame))]
-        if any(one in job.findings for one in same):
+        place = where, python_anchor(frame)
+        # What asserts needs no experiment. Another change of a further guard has to be a verified one.
+        wanted = (forms[place],) if place in forms else ASSERTING
+        order = lambda form, wanted=wanted: wanted.index(form) if form in wanted else len(wanted)  # noqa: E731
+        following = next(candidates(result.next, order, texts), None)
+        if following is None or following.form not in wanted or following.after in texts.values():
+            return
+        same = [one for one in others if (one.site, one.anchor) == place]
+        if any((one.site, one.anchor) == place for one in job.findings):
             return  # the guard itself
         patches = [*patches, following]
         later += same

@@ -133,3 +133,9 @@ def test_a_condition_of_a_check_is_passed_unevaluated() -> None:
     )
     form, text = code("torch._check(not (a == 0 and b != 0))", "not (a == 0 and b != 0)")[0]
     assert text == f"{IMPORT} sym_and torch._check(torch.sym_not(sym_and(a == 0, b != 0)))"
+
+
+def test_a_branch_that_changes_a_number_is_a_selection() -> None:
+    form, text = code("if a >= b:\n    n -= 1", "a >= b")[0]
+    assert (form, text) == ("a symbolic form", "n = torch.sym_ite(a >= b, n - 1, n)")
+    assert "a symbolic form" not in dict(code("if a >= b:\n    n -= 1\nelse:\n    n = 0", "a >= b"))
