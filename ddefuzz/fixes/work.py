@@ -24,7 +24,7 @@ from ddefuzz.fixes.verify import Judgement, Request, form_doubts, judged, probed
 from ddefuzz.instrument.events import RaisedError
 from ddefuzz.instrument.truth import holds
 
-MOST_TRIED: Final = 3
+MOST_TRIED: Final = 2
 """How many changes of one guard are run, those first that nothing speaks against yet."""
 
 ASSERTING: Final = ("torch._check", "a symbolic form")
