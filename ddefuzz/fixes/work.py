@@ -119,7 +119,7 @@ def verified(
         job.fix,
         label="verified",
         form=patches[0].form,
-        change=f"`{first.anchor}` becomes {tried}",
+        change=_change(first.anchor, patches),
         torch=torch,
         findings=tuple(ids),
         later=tuple(one.id for one in later),
@@ -130,6 +130,15 @@ def verified(
         test=job.request.test,
     )
     return replace(fix, pull_request=pull_request(fix, first))
+
+
+def _change(anchor: str, patches: Sequence[Patch]) -> str:
+    """What becomes of the code, in a sentence."""
+    first, *others = (f"`{' '.join(patch.code.split())}`" for patch in patches)
+    sentence = f"`{anchor}` becomes {first}"
+    if patches[0].form == DELETED:
+        sentence = f"the test `{anchor}` is deleted" + (f", which leaves {first}" if patches[0].code else "")
+    return sentence + (f"; the guards that follow become {', '.join(others)}" if others else "")
 
 
 def truths_at_calls(raised: RaisedError, captured: Sequence[Observation]) -> tuple[bool, ...]:
