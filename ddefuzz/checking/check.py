@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 import msgspec
 
 from ddefuzz.answers.model import Control, ControlOutcome, data_dependent
-from ddefuzz.checking.patch import Advice, Candidate, Interface, TrialResult, TryChange
+from ddefuzz.checking.patch import Advice, Candidate, Interface, Notes, TrialResult, TryChange
 from ddefuzz.checking.problems import CaseRuns, Problem, failures_of, problems_of, summary, torch_itself
 from ddefuzz.checking.report import CaptureResult, Offer, Report, captures_of, failed
 from ddefuzz.checking.search import advise, may_help
@@ -446,7 +446,7 @@ def check_targets(
     check_folders()
     capturing = tuple(stage for stage in stages if stage in CAPTURE_STAGES)
     advice: dict[str, Advice] = {}
-    captures, problems = list[CaptureResult](), list[Problem]()
+    captures, problems, remarks = list[CaptureResult](), list[Problem](), list[tuple[str, str]]()
     for target, of_target in zip(targets, runs, strict=True):
         failures = [
             failure
@@ -462,6 +462,11 @@ def check_targets(
                 if isinstance(interface, Interface):
                     trial = trial_in(executor, options.timeout)
                     advice[target.case] = advise(failures, target.subject, interface, capturing, trial, options.budget)
+        passed = [one.observation.stage for one in of_target.tried if one.observation.outcome == "ok"]
+        trying = tuple(stage for stage in capturing if stage in passed)
+        if isinstance(target.subject, CallableSubject) and trying and not failures and options.budget is not None:
+            told = executor.submit(notes, Candidate(target.subject, trying, may_refuse=True), options.timeout).result()
+            remarks += [(target.case, line) for line in (told.lines if isinstance(told, Notes) else ())]
         with guarded(target.case):
             captures += captures_of(of_target)
             problems += problems_of(of_target)
@@ -476,6 +481,7 @@ def check_targets(
         advice=tuple((case, msgspec.structs.replace(found, changes=())) for case, found in advice.items()),
         known=known_findings(known, [key for one in problems for key in one.keys]) if known is not None else (),
         refused=tuple(refused),
+        notes=tuple(remarks),
     )
 
 
@@ -496,6 +502,11 @@ def trial_in(executor: Executor, seconds: float) -> TryChange:
 def try_change(candidate: Candidate) -> TrialResult:
     """`trial.try_change` as a task, for a process that does not import torch."""
     return cast("TrialResult", late("ddefuzz.checking.trial").try_change(candidate))
+
+
+def notes(candidate: Candidate) -> Notes:
+    """`trial.notes` as a task."""
+    return cast("Notes", late("ddefuzz.checking.trial").notes(candidate))
 
 
 def describe(subject: Subject) -> Interface:

@@ -105,6 +105,12 @@ TryChange: TypeAlias = Callable[[Candidate], TrialResult]
 """Tries a change in a worker. Tests pass a plain function."""
 
 
+class Notes(msgspec.Struct, frozen=True):
+    """What there is to say of code that is captured, in sentences."""
+
+    lines: tuple[str, ...] = ()
+
+
 class InputDim(msgspec.Struct, frozen=True):
     """A dim of an input. `size` is the example's, `symbol` is empty unless it is unbacked."""
 

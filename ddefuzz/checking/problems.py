@@ -17,7 +17,7 @@ from ddefuzz.answers.model import Control, data_dependent
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import GUARD_EXCEPTIONS, Kind
 from ddefuzz.classify.plumbing import is_framework, is_python_plumbing
-from ddefuzz.classify.signature import USER_CODE
+from ddefuzz.classify.signature import USER_CODE, Cause
 from ddefuzz.classify.site import inside_tracer, user_frame
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Stage
@@ -224,6 +224,23 @@ def summary(failure: Classification) -> str:
             return f"The error is PyTorch's: {signature.site} evaluates `{raised.expression}`. Worth an issue upstream."
         case "avoidable" | "symbolic-form" | "unclassified":
             return f"The error is PyTorch's: it is raised at {signature.site}: {error_of(failure)}"
+
+
+_OP = "put the call into an op of your own: torch.library.custom_op, with register_fake for the shape of its result"
+
+BY_HAND: dict[Cause, str] = {
+    "user": "compute both results and select with torch.where, use torch.cond, or let a plain argument decide",
+    "python-value": f"keep the value a tensor (torch.arange and a comparison for range), or {_OP}",
+    "result-depends-on-data": "make the number and rank of results independent of data: a fixed size and a mask",
+    "refused": "leave this part outside of what is captured, or write it with ops that capture takes",
+    "no-kernel": "register a fake kernel (torch.library.register_fake), or leave the op outside of what is captured",
+    "int-required": _OP,
+    "avoidable": _OP,
+    "symbolic-form": _OP,
+    "unclassified": _OP,
+    "wrong-capture": _OP,
+}
+"""What a person can do where no change that is tried helps, by the cause of the problem."""
 
 
 def remedy(message: str) -> str:

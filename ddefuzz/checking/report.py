@@ -14,6 +14,7 @@ from ddefuzz import __version__
 from ddefuzz.checking.edits import ChangeKind
 from ddefuzz.checking.patch import HARM, MEANING, Advice, Change, Fix, together, unified
 from ddefuzz.checking.problems import (
+    BY_HAND,
     Caller,
     CaseRuns,
     Problem,
@@ -89,7 +90,7 @@ class Report(msgspec.Struct, frozen=True):
     """The whole result. `changes` are in order of harm; `advice` has what else was tried for each case that fails.
 
     `ok` says that no capture fails, no captured program is wrong, and something was judged. `refused` are the cases
-    that cannot be built.
+    that cannot be built, `notes` what there is to say of cases that are captured.
     """
 
     target: str
@@ -101,6 +102,7 @@ class Report(msgspec.Struct, frozen=True):
     advice: tuple[tuple[str, Advice], ...] = ()
     known: tuple[KnownFinding, ...] = ()
     refused: tuple[str, ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
     schema: str = SCHEMA
 
     @property
@@ -219,6 +221,7 @@ def _case_view(report: Report, case: str) -> Iterator[Block]:
     problems = [one for one in report.problems if one.case == case]
     yield Heading(headline(case, captures, problems), 1)
     yield _captures_table(captures, problems)
+    yield _facts([("note", *(text for of_case, text in report.notes if of_case == case))])
     for number, problem in enumerate(problems, 1):
         owner = str(problem.owner)
         yield Heading(f"{number}. {owner[:1].upper()}{owner[1:]}: {what(problem)}")
@@ -316,6 +319,8 @@ def _problem_facts(
         yield "where", str(signature.site) if is_said else f"{signature.site}  [{signature.anchor}]"
     yield "module", problem.module
     yield "called by", *_chain_lines(problem, before)
+    if problem.observation.raised is not None:
+        yield "variables", ", ".join(f"{name} = {value}" for name, value in problem.observation.raised.variables)
     for symbol in problem.symbols:
         first, *others = origin_of(symbol).split(", dim ")
         more = f" (and {counted(len(others), 'other dim')} of the same size)" if others else ""
@@ -430,6 +435,10 @@ def advice_facts(
         yield "next", f"fix problem {apart[0]} first, which is not about data, and run this command again"
     elif advice.stopped:
         yield "next", "give the search more time: --budget SECONDS ended it before all changes were tried"
+    elif by_hand := [one for one in problems if not one.remedy and one.classified.cause in BY_HAND]:
+        own = own_caller(by_hand[0].chain)
+        where = f", at {own.file}:{own.line}" if own is not None else ""
+        yield "next", f"no change that was tried helps. By hand{where}: {BY_HAND[by_hand[0].classified.cause]}"
 
 
 def offers_lines(report: Report) -> Iterator[str]:

@@ -16,9 +16,19 @@ import msgspec
 import torch
 
 import ddefuzz
-from ddefuzz.checking.patch import CLASS, DECIDED, Candidate, ChangedFile, Comparison, InputDim, Interface, TrialResult
+from ddefuzz.checking.patch import (
+    CLASS,
+    DECIDED,
+    Candidate,
+    ChangedFile,
+    Comparison,
+    InputDim,
+    Interface,
+    Notes,
+    TrialResult,
+)
 from ddefuzz.checking.problems import YOURS, full_path, owner_of
-from ddefuzz.checking.variants import Variant, function_of, held_out_of, optional_of, signature_of, variants_of
+from ddefuzz.checking.variants import Variant, function_of, held_out_of, like, optional_of, signature_of, variants_of
 from ddefuzz.errors import InputError
 from ddefuzz.execute.comparison import NUMBERS, PLAIN, differences, gradients_of
 from ddefuzz.execute.exercise import filled_memory
@@ -28,6 +38,7 @@ from ddefuzz.execute.preparation import (
     leaf_names,
     leaves_of,
     parameter_names,
+    with_leaves,
 )
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run, Stage, Subject
 from ddefuzz.execute.stages import Capture, stage_function
@@ -91,6 +102,37 @@ def try_change(candidate: Candidate) -> TrialResult:
                 if observed.outcome != "ok":
                     break
     return tried(tuple(observations), tuple(compared), cpu_seconds=time.process_time() - started)
+
+
+def notes(candidate: Candidate) -> Notes:
+    """What there is to say of code that is captured in the stages: inputs that eager takes and what was captured does
+    not, and whether a second call of it does the same. Of the candidate no file is changed.
+    """
+    compared = try_change(candidate).compared
+    refused = next((one for one in compared if one.captured and not one.original), None)
+    lines = []
+    if refused is not None:
+        stage, error = refused.captured[0]
+        lines.append(f"what {stage} captured refuses inputs that eager takes, such as {refused.inputs}: {error}")
+    prepared = prepare(candidate.subject)
+    with captured_output():
+        first, second = (_run(lambda: prepared, _copied, _call) for _ in range(2))
+    if not first.error and not compared[0].original:
+        difference = second.error or _difference(first, second, arguments=False)
+        if difference:
+            where = difference.partition(":")[0]
+            lines.append(f"a second call of the same object does something else ({where}); what is captured does not")
+    return Notes(tuple(lines))
+
+
+def _copied(prepared: PreparedSubject) -> PreparedSubject:
+    """The same callable with new arguments."""
+
+    def new(_: int, leaf: Any) -> Any:
+        return like(leaf, leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+    args, kwargs = with_leaves(prepared.args, prepared.kwargs, new)
+    return replace(prepared, args=args, kwargs=kwargs)
 
 
 _KNOWN: dict[tuple[Subject, str], _Result] = {}

@@ -60,7 +60,7 @@ class Variant:
             for place in places:
                 if place.leaf == at:
                     made = _of_size(made, place.dim, self.sizes[place.symbol])
-            return leaf if made is leaf else _like(leaf, made)
+            return leaf if made is leaf else like(leaf, made)
 
         args, kwargs = with_leaves(prepared.args, prepared.kwargs, leaf_of)
         if self.omitted:
@@ -246,7 +246,7 @@ _RECIPES: tuple[_Recipe, ...] = (
 """Other values, in words, by the kind of a tensor."""
 
 
-def _like(example: Any, tensor: torch.Tensor) -> torch.Tensor:
+def like(example: Any, tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone().requires_grad_(example.requires_grad)
 
 

@@ -258,6 +258,7 @@ def _watched(
         assumed=assumed,
         inputs=inputs_of(prepared),
     ) as recorder:
+        recorder.explains = isinstance(run.subject, CallableSubject)
         try:
             journal.enter("capture")
             capture = stage(prepared)

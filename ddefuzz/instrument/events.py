@@ -173,6 +173,7 @@ class RaisedError(msgspec.Struct, frozen=True):
     withheld: bool = False
     header_line: str = msgspec.field(default="", name="asked")
     module: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 class AnsweredGuard(msgspec.Struct, frozen=True):

@@ -20,6 +20,8 @@ from traceback import StackSummary
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
+import torch
+
 import ddefuzz
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame, Place
@@ -44,6 +46,8 @@ _OP_NAMES = {"_local_scalar_dense": "item", "_unique2": "unique"}
 
 BEFORE_A_JUMP = frozenset({"EXTENDED_ARG", "COPY", "TO_BOOL"})
 """Instructions between a clause and the jump that tests it: those of a far jump, and those that newer Pythons add."""
+
+MOST_VARIABLES = 12  # of a function that are recorded
 
 LOOK_BACK = 4
 """How many instructions before a jump are searched for the clause."""
@@ -214,6 +218,23 @@ def user_frame(stacks: Stacks) -> Frame | None:
         if not file.startswith((_TORCH, _STDLIB)) and (not file.startswith("<") or _lines(file)):
             return _render(raw)
     return None
+
+
+def variables(frame: FrameType | None) -> tuple[tuple[str, str], ...]:
+    """The variables of the innermost frame of the code under test: the shapes of tensors, and numbers."""
+    while frame is not None and (is_own(frame.f_code) or frame.f_code.co_filename.startswith((_TORCH, _STDLIB, "<"))):
+        frame = frame.f_back
+    if frame is None:
+        return ()
+    pairs = ((name, _shape_or_number(value)) for name, value in frame.f_locals.items())
+    return tuple((name, text) for name, text in pairs if text)[:MOST_VARIABLES]
+
+
+def _shape_or_number(value: Any) -> str:
+    """A tensor as `(u0, 4) float32`; empty for what is no tensor and no number."""
+    if isinstance(value, torch.Tensor):
+        return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    return str(value) if isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)) else ""
 
 
 def native_backtrace() -> Any:

@@ -194,6 +194,7 @@ class _RawRaise(NamedTuple):
     withheld: bool
     origins: tuple[tuple[str, _Origin], ...]
     module: str
+    variables: tuple[tuple[str, str], ...]
 
 
 class _RawConstraint(NamedTuple):
@@ -228,7 +229,7 @@ class Recorder:
     and `withholding` describe the `evaluate_expr` call in progress. `held` are expressions that become clauses of the
     next assertion of an experiment. `fallbacks` has the expressions that took their fallback, by ShapeEnv. `arguments`
     are those of the op that runs on fake tensors. `makers` has the last ops, by the `id` of their result. `asserting`
-    is the assertion that torch is making.
+    is the assertion that torch is making. `explains` says that errors are recorded with the user's variables.
     """
 
     without: frozenset[Place] = frozenset()
@@ -242,6 +243,7 @@ class Recorder:
     asserting: str = ""
     fell_back: bool = False
     withholding: bool = False
+    explains: bool = False
     held: list[Any] = field(default_factory=list)
     arguments: Sequence[Any] = ()
     makers: deque[tuple[int, Any]] = field(default_factory=partial(deque, maxlen=MAKERS))
@@ -309,6 +311,7 @@ class Recorder:
             withheld=raw.withheld,
             header_line=frames.header_line(raw.place.file, raw.place.line) if raw.place.language == "C++" else "",
             module=raw.module,
+            variables=raw.variables,
         )
 
     def constraints(self, wanted: Callable[[str, str], bool]) -> tuple[Constraint, ...]:
@@ -394,6 +397,7 @@ class Recorder:
                 if symbol in self._origins
             ),
             module=module_path(frame),
+            variables=frames.variables(frame) if self.explains else (),
         )
         self._raises[error] = raw
         if place.language == "C++" and call.method in TRUTHS:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ddefuzz.checking.patch import Candidate, ChangedFile, TrialResult
-from ddefuzz.checking.trial import describe, try_change
+from ddefuzz.checking.trial import describe, notes, try_change
 from ddefuzz.checking.variants import variants_of
 from ddefuzz.execute.preparation import leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject
@@ -127,3 +127,26 @@ def test_inputs_are_at_the_numbers_of_conditions(tmp_path: Path) -> None:
     assert {int(leaves[2]) for leaves in inputs} >= {3, 4, 5, 7, 8, 9}
     assert {one.longer for one in variants if one.sizes and max(one.sizes.values()) > 6} == {True}
     assert torch.equal(inputs[0][0], torch.ones(6))
+
+
+def test_state_that_a_second_call_sees_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "state.py"
+    path.write_text(
+        "import torch\n\n\nclass model(torch.nn.Module):\n    calls = 0\n\n    def forward(self, x, by):\n"
+        "        self.calls += by\n        return x * self.calls\n\n\n"
+        "counts_args, same_args = (torch.ones(3), 1), (torch.ones(3), 0)\n\n\n"
+        "def counts():\n    return model(), counts_args\n\n\ndef same():\n    return model(), same_args\n"
+    )
+    told = [notes(Candidate(CallableSubject(str(path), name=name), ())).lines for name in ("counts", "same")]
+    assert told == [("a second call of the same object does something else (result); what is captured does not",), ()]
+
+
+@pytest.mark.slow
+def test_inputs_that_only_eager_takes_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "broadcasts.py"
+    path.write_text(
+        "import torch\n\n\ndef model(x, y):\n    return x * y\n\n\n"
+        "model_args = (torch.ones(4), torch.ones(4))\nmodel_unbacked = {0: [0], 1: [0]}\n"
+    )
+    (line,) = notes(Candidate(CallableSubject(str(path), name="model"), ("export",), may_refuse=True)).lines
+    assert line.startswith("what export captured refuses inputs that eager takes, such as x.shape[0] = 1: ")

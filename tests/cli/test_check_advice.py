@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from ddefuzz.checking.patch import Advice, Change, FailedAttempt, Fix
-from ddefuzz.checking.problems import YOURS, Problem
+from ddefuzz.checking.problems import BY_HAND, YOURS, Problem
 from ddefuzz.checking.report import advice_facts, change_view
-from ddefuzz.classify.cause import Classification
+from ddefuzz.classify.cause import MEANINGS, Classification
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
@@ -137,6 +137,14 @@ def test_a_change_that_passes_some_stages_says_what_is_left() -> None:
     shown = terminal(change_view(1, weaker), 100)
     assert "this is not enough: it still fails in export-strict: `u0` at m.py:3" in shown
     assert "see what is left" in by_name(advice_facts(Advice("why"), [weaker]))["next"]
+
+
+def test_without_help_it_is_said_what_a_person_does() -> None:
+    (problem,) = PROBLEMS[:1]
+    line = by_name(advice_facts(Advice("why"), (), [problem]))["next"]
+    assert line.startswith("no change that was tried helps. By hand")
+    assert line.endswith(BY_HAND[problem.classified.cause])
+    assert set(BY_HAND) == {*MEANINGS} - {"wrong-key"}
 
 
 def test_without_help_it_is_said_what_was_tried() -> None:
