@@ -317,12 +317,19 @@ def name_sizes(source: str, origins: Iterable[tuple[SymbolOrigin, Frame]]) -> Na
 
 
 def _dim_of(maker: ast.expr) -> int:
-    """The dim whose size is made: that of the mask in `x[:, mask]`, else the first."""
+    """The dim whose size is made: that of the first index that is no whole dim (`x[:, mask]`, `x[None, :, :n]`)."""
     match maker:
         case ast.Subscript(slice=ast.Tuple(items)):
-            before = [isinstance(one, ast.Slice) for one in items]
-            is_rest = any(isinstance(one, ast.Constant) and one.value is ... for one in items)
-            return -1 if is_rest else before.index(False) if False in before else 0
+            dim = 0
+            for item in items:
+                match item:
+                    case ast.Constant(None) | ast.Slice(None, None, None):
+                        dim += 1
+                    case ast.Constant(int()):
+                        pass
+                    case _:
+                        return -1 if ast.unparse(item) == "..." else dim
+            return 0
         case ast.Call(ast.Attribute(_, "index_select"), [ast.Constant(int(dim)), *_]):
             return dim
         case _:

@@ -453,7 +453,8 @@ def offers_lines(report: Report) -> Iterator[str]:
         return
     best: dict[str, ChangeKind] = {}
     for offer in report.changes:
-        best.setdefault(offer.case, offer.change.kind)
+        if not offer.change.fails:
+            best.setdefault(offer.case, offer.change.kind)
     for cause, cases in Counter(causes.values()).most_common():
         kinds = Counter(best.get(case) for case, of_case in causes.items() if of_case == cause)
         counts = [f"{kinds[kind]} {kind}" for kind in HARM if kinds[kind]]

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -148,6 +148,7 @@ def _expected(subject: Subject, variant: Variant) -> _Result:
     return _KNOWN[key]
 
 
+@lru_cache(maxsize=8192)
 def _is_own(file: str) -> bool:
     """Whether a file is the user's."""
     return owner_of(file) == YOURS and not real_path(file).is_relative_to(_OWN)

@@ -21,7 +21,8 @@ HELD_OUT = 12  # the number of sets of inputs that are kept for the study
 MOST_ALONE = 4  # up to this many symbols or tensors are varied each alone; more of them only together
 
 
-MOST_LONG = 4096  # no input is made longer
+MOST_LONG = 4096  # no dim is made longer
+MOST_ELEMENTS = 2**24  # and no input larger
 
 
 Values: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
@@ -172,7 +173,11 @@ def _of_sizes(prepared: PreparedSubject, names: tuple[str, ...], sizes: tuple[in
     groups.append(tuple(by_symbol))
     for group in dict.fromkeys(groups):
         for size in sizes or SMALL:
-            if group and (sizes or all(size < lengths[symbol] for symbol in group)):
+            elements = [leaves[dim.leaf].numel() for symbol in group for dim in by_symbol[symbol]]
+            grown = [count * size // max(lengths[symbol], 1) for symbol in group for count in elements]
+            if not sizes and not all(size < lengths[symbol] for symbol in group):
+                continue
+            if group and max(grown, default=0) <= MOST_ELEMENTS:
                 dims = [f"{names[dim.leaf]}.shape[{dim.dim}]" for symbol in group for dim in by_symbol[symbol]]
                 longer = any(size > lengths[symbol] for symbol in group)
                 yield Variant(f"{' = '.join(dims)} = {size}", dict.fromkeys(group, size), longer=longer)

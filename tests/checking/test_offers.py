@@ -32,6 +32,13 @@ def test_each_case_counts_once_with_its_first_cause_and_best_change() -> None:
     ]
 
 
+def test_a_change_that_passes_some_stages_does_not_count() -> None:
+    weaker = Change("rewrite", 1, "x", "", (), fails="still fails in compile: `u0`")
+    document = msgspec.structs.replace(DOCUMENT, changes=(Offer("a", weaker), *DOCUMENT.changes[1:]))
+    assert next(iter(offers_lines(document))).endswith("best change: 1 inside-promise, 1 none")
+    assert document.best == (DOCUMENT.changes[1].change,)
+
+
 def test_they_are_printed_for_several_cases_only() -> None:
     line = "user: 2 cases with a problem, best change: 1 rewrite, 1 none"
     assert line in DOCUMENT.text()

@@ -260,3 +260,13 @@ def test_numbers_stay_symbolic(before: str, after: str) -> None:
     at = Place(source, statement, statement.test, "u0 > 3", {})
     edits = [edit.source for row in (keep_symbolic, clamp) for edit in row(at)]
     assert f"{head}{after}    return x[:n]\n" in edits
+
+
+@pytest.mark.parametrize(
+    ("maker", "dim"),
+    [("x[m]", 0), ("x[:, m]", 1), ("x[None, :, s]", 2), ("x[0, m]", 0), ("x[..., m]", -1), ("x.index_select(2, m)", 2)],
+)
+def test_a_size_is_that_of_the_dim_that_an_index_makes(maker: str, dim: int) -> None:
+    source = f"def f(x, m, s):\n    kept = {maker}\n    return kept\n"
+    frame = Frame("m.py", 2, "f", maker, True)
+    assert name_sizes(source, [(SymbolOrigin("u0", "nonzero", frame), frame)]).sizes == {"u0": f"kept.shape[{dim}]"}
