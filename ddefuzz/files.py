@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import hashlib
 import os
 import re
 import secrets
@@ -13,6 +14,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,8 +44,8 @@ MAX_UNPACKED: Final = 32 * 2**20
 MAX_OCCURRENCES: Final = 10_000
 """How many occurrences a finding of the text form may have."""
 
-_TEMPORARY: Final = re.compile(r"\.ddefuzz-([1-9][0-9]{0,8})-\w{8}", re.ASCII)
-"""The name of a new file before it has its own: with the number of the process that writes it."""
+_TEMPORARY: Final = ".ddefuzz-{}-{}-"
+"""How a new file is called before it has its name, with `_process_numbers` and the process that writes it."""
 
 _UNKNOWN: Final = secrets.token_hex(8)
 """A part of names that nobody knows before this process has written a file of such a name."""
@@ -425,7 +427,7 @@ def _write_into(descriptor: int, data: bytes) -> None:
 def _replace(path: Path, data: bytes, before: os.stat_result | None) -> None:
     """Write a new file next to `path`, and give it the name of the old one."""
     remove_abandoned(path.parent)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".ddefuzz-{os.getpid()}-")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY.format(_process_numbers(), os.getpid()))
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -443,12 +445,29 @@ def _replace(path: Path, data: bytes, before: os.stat_result | None) -> None:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove the new files of processes that were killed before they could name them."""
-    for place in folder.glob(".ddefuzz-*"):
-        written_by = _TEMPORARY.fullmatch(place.name)
+    """Remove the new files of processes that were killed before they could name them.
+
+    Files of another machine or container stay: a number of a process here says nothing about one there.
+    """
+    known = _process_numbers()
+    for place in folder.glob(f".ddefuzz-{known}-*") if known else ():
+        written_by = re.fullmatch(_TEMPORARY.format(known, "([1-9][0-9]{0,8})") + r"\w{8}", place.name, re.ASCII)
         if written_by and not psutil.pid_exists(int(written_by[1])):
             with suppress(OSError):
                 place.unlink()
+
+
+@cache
+def _process_numbers() -> str:
+    """What tells the processes that have one numbering from all others: the start of the machine, and the container.
+
+    Empty where that is not known.
+    """
+    try:
+        started = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return hashlib.sha256(f"{started} {Path('/proc/self/ns/pid').readlink()}".encode()).hexdigest()[:16]
+    except (OSError, ValueError):
+        return ""
 
 
 def _overwrite(path: Path, data: bytes) -> None:

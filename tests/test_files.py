@@ -254,7 +254,13 @@ def test_a_write_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", killed], cwd=tmp_path, check=False)
     (abandoned,) = tmp_path.iterdir()
-    others = {f".ddefuzz-{os.getpid()}-abcdefgh", ".ddefuzz-notes"}
+    _, numbers, ended, _ = abandoned.name[1:].split("-")
+    others = {
+        f".ddefuzz-{numbers}-{os.getpid()}-abcdefgh",
+        f".ddefuzz-{'0' * len(numbers)}-{ended}-abcdefgh",  # of another container
+        f".ddefuzz-{ended}-abcdefgh",
+        ".ddefuzz-notes",
+    }
     for name in others:
         (tmp_path / name).touch()
     write_atomically(tmp_path / "two", "x")

@@ -18,7 +18,7 @@ import tomli_w
 from hypothesis import given, settings
 
 from ddefuzz.errors import InputError, refusals
-from ddefuzz.files import MAX_OCCURRENCES
+from ddefuzz.files import MAX_OCCURRENCES, _process_numbers
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, By, set_state
 from ddefuzz.findings.model import Finding, Occurrence, portable, stamp
@@ -85,7 +85,7 @@ def test_a_finding_that_is_gone_leaves_with_what_a_killed_export_left(tmp_path: 
     write_findings([finding(), back], tmp_path)
     with subprocess.Popen(["true"]) as ended:
         pass
-    (tmp_path / back.id / f".ddefuzz-{ended.pid}-abcd1234").touch()
+    (tmp_path / back.id / f".ddefuzz-{_process_numbers()}-{ended.pid}-abcd1234").touch()
     write_findings([finding()], tmp_path)
     assert sorted(place.name for place in tmp_path.iterdir()) == [CHUNK.key, "known.toml"]
 
