@@ -24,7 +24,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.errors import DatabaseError, InputError, RowError, refusals, refuse
 from ddefuzz.files import is_there
 from ddefuzz.findings.connection import errors_of, open_engine
-from ddefuzz.findings.decisions import FINDING, By, Decision, check_original
+from ddefuzz.findings.decisions import FINDING, By, Decision, check_original, check_together
 from ddefuzz.findings.ledger import SiteRecord, together
 from ddefuzz.findings.lifecycle import recurs
 from ddefuzz.findings.merge import merged
@@ -424,10 +424,19 @@ def _whole(session: Session, finding_id: str) -> Finding:
 
 
 def _check_duplicate(session: Session, before: Finding, after: Finding) -> None:
-    """Raise `InputError` if a decision makes a duplicate of what cannot be an original, as an undo may."""
+    """Raise `InputError` if a decision makes half of a duplicate, or one of no original, as an undo may."""
+    if (after.state, after.duplicate_of) == (before.state, before.duplicate_of):
+        return
+    check_together(after, f"{after.id}: ")
     if after.duplicate_of not in (None, before.duplicate_of):
+        original = _stored(session, after.duplicate_of)
+        if original is None:
+            raise InputError(
+                f"{after.id}: found a duplicate of {after.duplicate_of[:80]!r}, which is not there, expected the id of "
+                "another finding"
+            )
         repeats = session.scalars(select(FINDINGS.c.id).where(FINDINGS.c.duplicate_of == after.id))
-        check_original(after, _whole(session, after.duplicate_of), repeats)
+        check_original(after, original, repeats)
 
 
 def _seen_again(session: Session, finding: Finding, sighting: Sighting, now: str) -> tuple[Occurrence, ...]:

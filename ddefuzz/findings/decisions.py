@@ -66,6 +66,13 @@ def check_original(finding: Finding, original: Finding, repeats: Iterable[str]) 
         raise InputError(f"{finding.id}: found duplicates of it, expected `undup` of {', '.join(own)} first")
 
 
+def check_together(finding: Finding, where: str = "") -> None:
+    """Raise `InputError`, which begins with `where`, unless the state and `duplicate_of` belong together."""
+    state, duplicate_of = finding.state, finding.duplicate_of
+    if (state == "duplicate") != (duplicate_of is not None):
+        raise InputError(f"{where}found state {state!r} and duplicate_of {duplicate_of!r}, expected both or neither")
+
+
 def dup(finding: Finding, original: str, by: By) -> Finding:
     """Mark a finding as a duplicate of the one with this id (`check_original`)."""
     check_transition(finding.id, finding.state, "duplicate")
@@ -77,7 +84,8 @@ def undup(finding: Finding, by: By) -> Finding:
     if finding.state != "duplicate":
         raise InputError(f"{finding.id}: found the state {finding.state!r}, expected a duplicate")
     entries = sorted(finding.history, key=lambda entry: entry.when)
-    before = next((e.before for e in reversed(entries) if (e.field, e.after) == ("state", "duplicate")), "new")
+    states = (e.before for e in reversed(entries) if (e.field, e.after) == ("state", "duplicate"))
+    before = next((state for state in states if state in ROWS and state != "duplicate"), "new")
     return changed(finding, by, state=before, duplicate_of=None)
 
 

@@ -36,7 +36,7 @@ from ddefuzz.files import (
     remove_abandoned,
     write_files,
 )
-from ddefuzz.findings.decisions import By, changed, check_finding, checked_url, checked_version, link
+from ddefuzz.findings.decisions import By, changed, check_finding, check_together, checked_url, checked_version, link
 from ddefuzz.findings.lifecycle import ROWS, State, in_versions, recurs
 from ddefuzz.findings.model import ID, SCHEMA, Finding, Number, Occurrence, normalized, portable
 from ddefuzz.findings.schema import PackedError, packed, unpacked
@@ -396,9 +396,8 @@ def _with_decision(
 
 
 def _check_dup(where: str, finding: Finding, findings: Container[str]) -> None:
-    state, duplicate_of = finding.state, finding.duplicate_of
-    if (state == "duplicate") != (duplicate_of is not None):
-        raise InputError(f"{where}: found state {state!r} and duplicate_of {duplicate_of!r}, expected both or neither")
+    check_together(finding, f"{where}: ")
+    duplicate_of = finding.duplicate_of
     if duplicate_of is not None and (duplicate_of not in findings or duplicate_of == finding.id):
         raise InputError(f"{where}: duplicate_of {duplicate_of!r} is not here, expected the id of another finding")
 

@@ -23,7 +23,16 @@ from ddefuzz.findings.decisions import DECISIONS, By, changed, dup, link, note, 
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.merge import merged, merged_site
-from ddefuzz.findings.model import MOST_OBSERVED, Confirmation, Finding, as_document, id_of, sequence_of, stamp
+from ddefuzz.findings.model import (
+    MOST_OBSERVED,
+    Confirmation,
+    Finding,
+    HistoryEntry,
+    as_document,
+    id_of,
+    sequence_of,
+    stamp,
+)
 from tests.findings.arbitrary_findings import (
     CHUNK,
     OTHER_PROGRAM,
@@ -172,6 +181,36 @@ def test_duplicates_make_no_chains(database: Database) -> None:
         mark(database, other, one, By(WHO, START))
     with pytest.raises(InputError, match="found the state 'duplicate'"):
         decide(database, other, "duplicate")
+
+
+@pytest.mark.parametrize(
+    ("field", "before", "now", "found"),
+    [
+        ("state", "duplicate", "new", "found state 'duplicate' and duplicate_of None, expected both or neither"),
+        ("duplicate_of", "dde-0000000000", "", "found state 'new' and duplicate_of 'dde-0000000000', expected both"),
+        ("both", "dde-0000000000", "", "found a duplicate of 'dde-0000000000', which is not there, expected the id"),
+    ],
+)
+def test_an_undo_makes_no_half_of_a_duplicate(
+    database: Database, field: str, before: str, now: str, found: str
+) -> None:
+    one = database.record(sighting(CHUNK), START).finding_id
+    rows = [("duplicate_of", before, ""), ("state", "duplicate", "new")] if field == "both" else [(field, before, now)]
+    history = tuple(HistoryEntry(stamp(START), "ada", *row) for row in rows)
+    database.put([stored := msgspec.structs.replace(database.get(one), history=history)])
+    with pytest.raises(InputError, match=f"{one}: {found}"):
+        database.apply(one, [(row, None) for row in DECISIONS if row.name == "undo"], By("ada", START))
+    with pytest.raises(InputError, match=f"{one}: {found}"):
+        database.decide(one, lambda finding: undo(finding, By("ada", START)))
+    assert database.get(one) == stored
+
+
+def test_undup_gives_a_state_that_there_is(database: Database) -> None:
+    one = database.record(sighting(CHUNK), START).finding_id
+    history = tuple(HistoryEntry(stamp(START), "ada", "state", before, "duplicate") for before in ("odd", "duplicate"))
+    database.put([msgspec.structs.replace(database.get(one), state="duplicate", duplicate_of=one, history=history)])
+    database.decide(one, lambda finding: undup(finding, By("ada", START)))
+    assert database.get(one).state == "new"
 
 
 def test_an_undo_makes_no_duplicates_of_each_other(database: Database) -> None:
