@@ -96,7 +96,7 @@ def link(finding: Finding, url: str, by: By) -> Finding:
 
 def note(finding: Finding, text: str, by: By) -> Finding:
     """Add a note."""
-    _check_text(finding.id, by.who, text)
+    check_text(finding.id, by.who, text)
     return normalized(msgspec.structs.replace(finding, notes=(*finding.notes, Note(stamp(by.when), by.who, text))))
 
 
@@ -155,16 +155,35 @@ def changed(finding: Finding, by: By, **fields: Any) -> Finding:
             entries.append((name, text_of(before), text_of(value)))
     if not entries:
         return finding
-    _check_text(finding.id, by.who, by.why, *(after for _, _, after in entries))
+    check_text(finding.id, by.who, by.why, *(after for _, _, after in entries))
     history = (HistoryEntry(stamp(by.when), by.who, *entry, by.why) for entry in entries)
     return normalized(msgspec.structs.replace(finding, **fields, history=(*finding.history, *history)))
 
 
-def _check_text(finding_id: str, *texts: str) -> None:
+def check_text(where: str, *texts: str) -> None:
     """Raise `InputError` for what databases cannot store: a byte of the command line that is no UTF-8, and NUL."""
     for text in texts:
         if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
-            raise InputError(f"{finding_id}: found {text[:80]!a}, expected text in UTF-8 without NUL")
+            raise InputError(f"{where}: found {text[:80]!a}, expected text in UTF-8 without NUL")
+
+
+def _check_columns(finding: Finding, where: str) -> None:
+    """The same for the texts of a finding that columns have. Programs and failures are stored as JSON."""
+    stored = dict.fromkeys(("minimal", "original", "failure", "shown", "control", "answers"))
+    seen = tuple(msgspec.structs.replace(one, observed=None) for one in finding.occurrences)
+    small = msgspec.structs.replace(finding, occurrences=seen, **stored)
+    with suppress(UnicodeEncodeError):
+        if b"\\u0000" not in msgspec.json.encode(small):
+            return
+    waiting = [("", msgspec.to_builtins(small))]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(f"{name}.{key}" if name else key, item) for key, item in value.items()]
+        elif isinstance(value, list | tuple):
+            waiting += [(f"{name}[{at}]", item) for at, item in enumerate(value)]
+        elif isinstance(value, str):
+            check_text(f"{where}{name}", value)
 
 
 def text_of(value: str | tuple[str, ...] | None) -> str:
@@ -190,6 +209,7 @@ def check_finding(finding: Finding, where: str = "") -> None:
     """Raise `InputError`, which begins with `where`, unless the parts of a stored finding belong together."""
     if sequence_of(finding.id, finding.signature) is None:
         raise InputError(f"{where}id {finding.id!r} is not of this signature, expected {finding.signature.key!r}")
+    _check_columns(finding, where)
     for version in (*finding.fixed_in, *finding.known_in, *(seen.torch for seen in finding.occurrences)):
         checked_version(version, where)
     for url in finding.links:

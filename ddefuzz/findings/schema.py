@@ -178,7 +178,11 @@ def readable(table: str, rows: Iterable[Given], convert: Callable[[Given], Recor
 def to_record(row: Row[Any] | RowMapping, record: type[Struct]) -> Struct:
     """The record of a row that has its fields as columns. Other columns are left out."""
     mapping = row if isinstance(row, RowMapping) else row._mapping
-    return msgspec.convert({name: mapping[name] for name in record.__struct_fields__}, record)
+    fields = {name: mapping[name] for name in record.__struct_fields__}
+    for name, value in fields.items():
+        if isinstance(value, str) and "\0" in value:
+            raise InputError(f"found NUL in {name}, expected text without")
+    return msgspec.convert(fields, record)
 
 
 def whole_findings(session: Session, condition: ColumnElement[bool], *, observed: bool = True) -> Iterator[Finding]:

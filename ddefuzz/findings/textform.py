@@ -36,7 +36,16 @@ from ddefuzz.files import (
     remove_abandoned,
     write_files,
 )
-from ddefuzz.findings.decisions import By, changed, check_finding, check_together, checked_url, checked_version, link
+from ddefuzz.findings.decisions import (
+    By,
+    changed,
+    check_finding,
+    check_text,
+    check_together,
+    checked_url,
+    checked_version,
+    link,
+)
 from ddefuzz.findings.lifecycle import ROWS, State, in_versions, recurs
 from ddefuzz.findings.model import ID, SCHEMA, Finding, Number, Occurrence, normalized, portable
 from ddefuzz.findings.schema import PackedError, packed, unpacked
@@ -81,6 +90,7 @@ def _known(path: Path, name: str, table: object) -> KnownDecision:
         states = ", ".join(state for state, row in ROWS.items() if row.decided)
         expected = f"a table with a state ({states}) and the fields {', '.join(KnownDecision.__struct_fields__[1:])}"
         raise InputError(f"{path}: [{name}]: found {error}; expected {expected}") from error
+    check_text(f"{path}: [{name}]: reason", known.reason)
     for version in (*known.versions, *known.fixed_in):
         checked_version(version, f"{path}: [{name}]: ")
     if known.url:

@@ -426,6 +426,20 @@ def test_rows_that_a_deletion_without_foreign_keys_left_are_replaced(tmp_path: P
             assert database.findings() == (before,)
 
 
+def test_a_row_with_nul_is_left_out(tmp_path: Path) -> None:
+    """PostgreSQL cannot store it, and would refuse all that is merged with it."""
+    with Database.open(url_in(tmp_path)) as database:
+        database.record(sighting(CHUNK), START)
+        database.record(sighting(ROLL), START)
+        noted = msgspec.structs.replace(database.get(CHUNK.key), owner="a\0b")
+        database.put([noted])
+        with refusals() as left_out:
+            assert [one.id for one in database.findings()] == [ROLL.key]
+        assert [*left_out] == [
+            f"finding {CHUNK.key!r} in the database: owner: found 'a\\x00b', expected text in UTF-8 without NUL"
+        ]
+
+
 def test_a_duplicate_of_what_was_deleted_is_not_exported(tmp_path: Path) -> None:
     with Database.open(url_in(tmp_path)) as database:
         for signature in (CHUNK, ROLL):

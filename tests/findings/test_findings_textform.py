@@ -129,6 +129,7 @@ def test_a_decision_written_into_known_toml_counts_and_is_logged(tmp_path: Path)
     }
 
 
+NOTE_WITH_NUL = '[[notes]]\nwhen = "2025-01-31T00:00:00.000000Z"\nwho = "a"\ntext = "a\\u0000b"'
 DUPLICATE = 'state = "duplicate"\nduplicate_of = '
 DECISION = 'state = "triaged"\nreason = "as in #1"\nexpires = 2027-01-31\nurl = "https://x"\n'
 
@@ -244,6 +245,21 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         "a decision for a version that is none",
         lambda place: append(place.parent / "known.toml", f'[{CHUNK.key}]\nstate = "triaged"\nversions = ["x"]'),
         rf"known.toml: \[{CHUNK.key}\]: found 'x', expected a version of torch such as 2.14.0",
+    ),
+    (
+        "a note with NUL",
+        lambda place: append(place / "finding.toml", NOTE_WITH_NUL),
+        r"finding.toml: notes\[0\].text: found 'a\\x00b', expected text in UTF-8 without NUL",
+    ),
+    (
+        "an op with NUL",
+        lambda place: sighted(place, OCCURRENCE.replace("torch.chunk", r"torch\u0000")),
+        r"finding.toml: occurrences\[0\].op: found 'torch\\x00', expected text in UTF-8 without NUL",
+    ),
+    (
+        "a reason with NUL",
+        lambda place: append(place.parent / "known.toml", f'[{CHUNK.key}]\nstate = "triaged"\nreason = "a\\u0000b"'),
+        r"known.toml: \[dde-.*\]: reason: found 'a\\x00b', expected text in UTF-8 without NUL",
     ),
     (
         "a duplicate of nothing",
