@@ -61,11 +61,11 @@ def errors_of(url: DatabaseUrl) -> Iterator[None]:
     except exc.PendingRollbackError as error:  # an inner transaction, after the connection of the outer one was lost
         raise DatabaseError(f"findings database {url}: {_LOST[0]}, expected {_LOST[1]}") from error
     except exc.DBAPIError as error:
-        message = url.hidden_in(" ".join(str(error.orig).split()))
+        message = " ".join(str(error.orig).split())
         for part, problem, expected in _CAUSES:
             if part in message.lower():
                 raise DatabaseError(f"findings database {url}: {problem}, expected {expected}") from error
-        raise DatabaseError(f"findings database {url}: {message}") from error
+        raise DatabaseError(f"findings database {url}: {url.hidden_in(message)}") from error
 
 
 def open_engine(url: DatabaseUrl, *, create: bool = True) -> Engine:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, quote_plus
@@ -22,6 +24,12 @@ _SHOWN_KEYS: Final = frozenset(
     ("host", "hostaddr", "port", "dbname", "user", "connect_timeout", "application_name", "client_encoding", "sslmode")
 )
 """The keys of the query whose values are shown. Any other may have a password, or be a part of one with an `&`."""
+
+_OTHER_KEYS: Final = frozenset(("options", "password", "sslpassword"))
+"""Keys that are no secrets, and are parts of other words. Their values are hidden."""
+
+_PART: Final = 4
+"""The length of a part of what is hidden that is hidden too. Shorter ones are in many words."""
 
 _KEY_IN_TEXT: Final = re.compile(r"((?:password|passwd|pwd|secret|token)=)[^\s&'\"]+", re.IGNORECASE)
 
@@ -50,18 +58,26 @@ class DatabaseUrl:
         return self._whole
 
     def hidden_in(self, text: str) -> str:
-        """A text, such as a message of the driver, without what this URL hides."""
-        for value in sorted(set(_secrets(self._whole)), key=len, reverse=True):
-            for spelling in (value, quote(value, safe=""), quote_plus(value)):
-                text = text.replace(spelling, "***")
-        return text
+        """A text, such as a message of the driver, without what this URL hides, nor parts of it: a server may repeat a
+        word of a value.
+        """
+        spelled = {one for value in _secrets(self._whole) for one in (value, quote(value, safe=""), quote_plus(value))}
+        parts = {one[at : at + _PART] for one in spelled for at in range(max(1, len(one) - _PART + 1))}
+        sizes = {len(part) for part in parts}
+        hidden = bytearray(len(text))
+        for at in range(len(text)):
+            for size in sizes:
+                if (found := text[at : at + size]) in parts:
+                    hidden[at : at + size] = b"\1" * len(found)
+        groups = groupby(zip(text, hidden, strict=True), key=itemgetter(1))
+        return "".join("***" if is_hidden else "".join(char for char, _ in group) for is_hidden, group in groups)
 
 
 def _secrets(url: URL) -> list[str]:
     """The password, and the keys and values of the query that are not shown."""
     hidden = {name: value for name, value in url.query.items() if name not in _SHOWN_KEYS}
     values = (one for value in hidden.values() for one in ((value,) if isinstance(value, str) else value))
-    return [str(one) for one in (url.password, *hidden, *values) if one]
+    return [str(one) for one in (url.password, *(hidden.keys() - _OTHER_KEYS), *values) if one]
 
 
 def parse_url(text: str) -> DatabaseUrl:

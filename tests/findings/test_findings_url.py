@@ -154,6 +154,20 @@ def test_a_server_gets_the_password_and_no_message_has_it(postgres: str) -> None
     assert url.hidden_in(f"bad {WORD}") == "bad ***"
 
 
+@pytest.mark.parametrize(
+    ("query", "message", "shown"),
+    [
+        ("options=hunter2", "connection option hunter2", "connection option ***"),
+        ("options=-c%20app.key%3Dleft%20hunter2", 'invalid argument "hunter2" of a', 'invalid argument "***" of a'),
+        ("options=-c%20app.key%3Dleft%20hunter2", "no left%20hunter2", "no ***"),
+        ("hunter2%3Dmore=1", 'no option "hunter2"', 'no option "***"'),
+        ("key=a&odd=xy", "bad xy", "b***d ***"),
+    ],
+)
+def test_parts_of_what_is_hidden_are_hidden(query: str, message: str, shown: str) -> None:
+    assert parse_url(f"postgresql://ada@host/db?{query}").hidden_in(message) == shown
+
+
 def test_passwords_are_hidden_in_time_that_grows_with_the_text() -> None:
     """Long words, and many beginnings of URLs: with a square of the length, each of these takes minutes."""
     word = "a" * 1_000_000
