@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from inspect import isfunction, signature
@@ -21,7 +22,7 @@ from click import get_current_context
 from ddefuzz.errors import InputError
 from ddefuzz.escape import whole_number
 from ddefuzz.execute.limit import check_seconds
-from ddefuzz.files import check_writable, real_path
+from ddefuzz.files import check_writable, is_there, real_path
 from ddefuzz.findings.url import DatabaseUrl, parse_url
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -196,7 +197,8 @@ def _url(value: object, *, paths: bool = False) -> DatabaseUrl:
     configured = context.lookup_default("db") if context is not None else None
     if isinstance(configured, DatabaseUrl) and text == str(configured):
         return configured
-    return parse_url(f"sqlite:///{text}" if paths and "://" not in text else text)
+    is_path = paths and "://" not in text and (is_there(Path(text)) or not re.search(":.*@", text, re.DOTALL))
+    return parse_url(f"sqlite:///{text}" if is_path else text)
 
 
 def output_file(*names: str) -> ValueType:

@@ -26,7 +26,7 @@ from ddefuzz.findings.listing import results
 from ddefuzz.findings.merge import merged_site, only_observed, reclassified
 from ddefuzz.findings.model import Finding, FindingSummary, as_document
 from ddefuzz.findings.textform import check_findings, read_findings, write_findings
-from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.findings.url import DatabaseUrl, without_passwords
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.table import kinds, severity_rank
 from ddefuzz.show.blocks import (
@@ -114,7 +114,7 @@ def list_(
     left_out = len(of_ops) - len(listed)
     typed = {"--state": states, "--cause": causes, "--kind": kinds, "--op": ops}
     words = [word for option, values in typed.items() for value in values for word in (option, value)]
-    filters = shell_words([*["--open"] * open_, *words])
+    filters = shell_words([*["--open"] * open_, *map(without_passwords, words)])
     pages = page_writers("Findings", list_view(listed, current_invocation(), left_out, filters, number))
     deliver(pages | json_writers(documents), output)
 

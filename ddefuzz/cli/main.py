@@ -190,7 +190,8 @@ def _without_passwords(text: str) -> str:
     """An error without the passwords of databases, which may be anywhere in what was typed or set."""
     from ddefuzz.findings.url import text_without_passwords  # noqa: PLC0415 SQLAlchemy takes longer than `--help`
 
-    return text_without_passwords(text, [*sys.argv, os.environ.get("DDEFUZZ_DB", "")])
+    settings = (value for name, value in os.environ.items() if name.startswith("DDEFUZZ_"))
+    return text_without_passwords(text, [*sys.argv, *settings])
 
 
 def _usage_line(error: click.ClickException) -> str:

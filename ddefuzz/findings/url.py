@@ -34,6 +34,10 @@ _PART: Final = 4
 _KEY_IN_TEXT: Final = re.compile(r"((?:password|passwd|pwd|secret|token)=)[^\s&'\"]+", re.IGNORECASE)
 
 
+_CUT: Final = re.compile(r"(://[^\s:/@]++:)(?!\*\*\*|[0-9]{1,5}(?:[^\w-]|\Z))[^\s'\"]++")
+"""A user and a beginning of a password, without the @ after it. A port is none."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class DatabaseUrl:
     """A valid URL. `str`, `repr` and `format` give it without what may be secret, which is shown as `***`."""
@@ -67,8 +71,8 @@ class DatabaseUrl:
         hidden = bytearray(len(text))
         for at in range(len(text)):
             for size in sizes:
-                if (found := text[at : at + size]) in parts:
-                    hidden[at : at + size] = b"\1" * len(found)
+                if (part := text[at : at + size]) in parts:
+                    hidden[at : at + size] = b"\1" * len(part)
         groups = groupby(zip(text, hidden, strict=True), key=itemgetter(1))
         return "".join("***" if is_hidden else "".join(char for char, _ in group) for is_hidden, group in groups)
 
@@ -136,9 +140,32 @@ def without_passwords(word: str) -> str:
 
 
 def text_without_passwords(text: str, words: list[str]) -> str:
-    """A text that may repeat one of the words (those of the command line), and URLs from elsewhere."""
+    """A text that may repeat one of the words (of the command line), or its beginning, and URLs from elsewhere."""
     for word in words:
-        if _SCHEME.search(word):
-            for spelling in (word, re.sub("/+", "/", word)):  # the second is that of a path
-                text = text.replace(spelling, without_passwords(word))
-    return _KEY_IN_TEXT.sub(r"\1***", without_url_passwords(text))
+        if scheme := _SCHEME.search(word):
+            text = _without_url(text, word[scheme.start(1) :])
+    return _CUT.sub(r"\1***", _KEY_IN_TEXT.sub(r"\1***", without_url_passwords(text)))
+
+
+def _without_url(text: str, url: str) -> str:
+    """A text in which a URL is as it is shown, also where only its beginning is there: messages may cut it."""
+    shown, as_path = without_passwords(url), re.sub("/+", "/", url)
+    spelled = {url, repr(url)[1:-1], ascii(url)[1:-1], as_path}
+    least, pieces, at = url[: url.index("/") + 1], list[str](), 0
+    while (start := text.find(least, at)) >= 0:
+        matched = {one: _common(text[start : start + len(one)], one) for one in spelled}
+        longest = max(matched, key=lambda one: matched[one])
+        at, before = start + matched[longest], at
+        is_open = _common(longest, shown)
+        pieces.append(text[before:start])
+        if matched[longest] == len(longest):
+            pieces.append(shown)
+        else:
+            pieces.append(text[start:at] if matched[longest] <= is_open else f"{longest[:is_open]}***")
+    return "".join([*pieces, text[at:]])
+
+
+def _common(text: str, other: str) -> int:
+    """The length of the beginning that two texts have in common."""
+    pairs = enumerate(zip(text, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(text), len(other)))

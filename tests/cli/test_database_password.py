@@ -125,6 +125,21 @@ def test_a_url_in_place_of_a_path_or_name(words: str, ddefuzz: Said, tmp_path: P
     assert set(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (f"run --budget {UNREACHABLE}", 2),
+        (f"run --shard {UNREACHABLE}", 2),
+        (f"findings list --op {UNREACHABLE}", 0),
+        (f"findings merge ada:{WORD}@db.example/x", 2),
+    ],
+)
+def test_a_url_in_place_of_another_value(words: str, code: int, ddefuzz: Said, tmp_path: Path) -> None:
+    Database.open(f"sqlite:///{tmp_path}/findings.db").close()
+    ended, text = ddefuzz(*words.split(), "--db", f"sqlite:///{tmp_path}/findings.db")
+    assert (ended, "SECR" in text) == (code, False)
+
+
 @pytest.mark.parametrize("command", [pytest.param(c, marks=pytest.mark.slow) if c in SLOW else c for c in WORDS])
 def test_a_server_that_does_not_answer(command: str, ddefuzz: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "PARTS", doctor.PARTS[:1])

@@ -140,6 +140,19 @@ def test_words_and_texts_without_passwords() -> None:
     )
 
 
+@pytest.mark.parametrize("password", ["hunter2-more", "a\\hunter2-more", "é'\"hunter2-more", "1hunter2-more"])
+def test_a_beginning_of_a_url_has_no_password(password: str) -> None:
+    url = f"postgresql://ada:{password}@db.example/fz"
+    of_settings: list[list[str]] = [] if "'" in password else [[]]  # a quote ends what is not known to be one word
+    for words in ([f"--shard={url}"], *of_settings):
+        for spelled in (repr(url), ascii(url), url, *(repr(url[:most]) for most in range(len(url)))):
+            text = f"found {spelled}, expected 1/4, as in http://127.0.0.1:8000/x"
+            hidden = text_without_passwords(text, words)
+            assert not [part for part in ("hunt", "nter2-", "more") if part in hidden]
+            assert hidden.startswith("found ")
+            assert hidden.endswith(", expected 1/4, as in http://127.0.0.1:8000/x")
+
+
 def test_a_server_gets_the_password_and_no_message_has_it(postgres: str) -> None:
     address = new_database(postgres).replace("@/", f":{WORD}@/")
     with Database.open(address) as database:
