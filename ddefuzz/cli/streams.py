@@ -21,6 +21,10 @@ from ddefuzz.escape import github_log, visible, whole_number
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
+_arrived: Final[list[int]] = []
+"""The signals of `ENDING` that have arrived. What they raised may have become another KeyboardInterrupt."""
+
+
 class EndSignal(KeyboardInterrupt):
     """A signal that asks the process to end has arrived."""
 
@@ -31,8 +35,9 @@ class EndSignal(KeyboardInterrupt):
 
 def said_of(error: BaseException) -> tuple[str, int]:
     """What is said of an interrupted command, and its exit code: 128 plus the number of the signal."""
-    if isinstance(error, EndSignal):
-        return f"stopped by {signal.Signals(error.number).name}", 128 + error.number
+    number = error.number if isinstance(error, EndSignal) else next(iter(_arrived), 0)
+    if number:
+        return f"stopped by {signal.Signals(number).name}", 128 + number
     return "interrupted", EXIT_INTERRUPTED
 
 
@@ -44,6 +49,7 @@ def ends_by_exception() -> Iterator[None]:
         return
     before = {number: signal.getsignal(number) for number in ENDING}
     ours = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+    _arrived.clear()
     for number in ours:
         signal.signal(number, _end)
     try:
@@ -55,6 +61,7 @@ def ends_by_exception() -> Iterator[None]:
 
 def _end(number: int, frame: FrameType | None) -> None:
     del frame
+    _arrived.append(number)
     raise EndSignal(number)
 
 

@@ -26,6 +26,9 @@ BUSY_TIMEOUT_S = 30.0
 SCHEMA_REVISION = "0014"
 """It rises when tables or columns change."""
 
+_STEPS = 1_000_000
+"""How many instructions of SQLite (about 10 ms) pass between two looks for signals."""
+
 _REVISIONS = "alembic_version"
 """The table that has the revision. Databases up to 0013 were made by a tool of this name."""
 
@@ -61,6 +64,8 @@ def errors_of(url: DatabaseUrl) -> Iterator[None]:
     except exc.PendingRollbackError as error:  # an inner transaction, after the connection of the outer one was lost
         raise DatabaseError(f"findings database {url}: {_LOST[0]}, expected {_LOST[1]}") from error
     except exc.DBAPIError as error:
+        if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from error  # a handler of a signal raised it within the query (`_on_connect`)
         message = " ".join(str(error.orig).split())
         for part, problem, expected in _CAUSES:
             if part in message.lower():
@@ -138,6 +143,8 @@ def _on_connect(connection: Any, _record: object) -> None:
     # `_on_begin` begins transactions. The driver would begin them later, and deferred.
     connection.isolation_level = None
     connection.text_factory = _text
+    # Python runs handlers of signals only when a function of Python runs. Without one, a query that never ends stays.
+    connection.set_progress_handler(lambda: 0, _STEPS)
     # With WAL, committed data survives a kill of the process. With NORMAL, a power cut may lose the last commits.
     for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=NORMAL"):
         try:

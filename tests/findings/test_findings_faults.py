@@ -11,7 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
+from ddefuzz.cli.streams import ends_by_exception, said_of
 from ddefuzz.errors import DatabaseError
 from ddefuzz.findings.connection import check
 from ddefuzz.findings.database import Database
@@ -176,3 +178,17 @@ def test_a_place_that_is_not_one(tmp_path: Path, given: str, message: str) -> No
 def test_check_returns_a_line_for_doctor(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ddefuzz.db"
     assert check(parse_url(url(path))) == f"sqlite:///{path}: schema 0014, 0 findings, writable"
+
+
+@pytest.mark.parametrize(("number", "said"), [(signal.SIGTERM, "stopped by SIGTERM"), (signal.SIGINT, "interrupted")])
+def test_a_query_that_never_ends_is_ended_by_a_signal(number: signal.Signals, said: str, tmp_path: Path) -> None:
+    endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
+    try:
+        with Database.open(f"sqlite:///{tmp_path}/x.db") as database, ends_by_exception():
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(KeyboardInterrupt) as caught:
+                database.read(lambda session: session.execute(text(endless)).all())
+        assert said_of(caught.value) == (said, 128 + number)
+    finally:
+        signal.signal(signal.SIGALRM, before)
