@@ -252,7 +252,7 @@ def _with_schemas(app: FastAPI) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """A socket on which connections wait until the server answers.
 
-    Raises `UnsupportedError` if the address cannot be used.
+    Raises `UnsupportedError` if the address cannot be used, `InputError` for what is none.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -260,6 +260,8 @@ def listen(host: str, port: int) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
         bound.listen(128)
+    except ValueError as error:  # that of names too: an empty part, a null character
+        raise InputError(f"--host: found {host[:80]!a}, expected an address or a name") from error
     except OSError as error:
         if error.errno == errno.EMFILE:
             raise  # which says by itself what is expected

@@ -21,6 +21,7 @@ from ddefuzz.cli.serve import tokens as tokens_command
 from ddefuzz.errors import DatabaseError, InputError, UnsupportedError
 from ddefuzz.findings import tokens
 from ddefuzz.findings.database import Database
+from ddefuzz.web.app import listen
 
 SERVE = (sys.executable, "-c", "from ddefuzz.cli.main import main; main()", "serve", "--port", "0")
 
@@ -114,3 +115,9 @@ def test_the_extra_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(UnsupportedError, match=r"pip install 'ddefuzz\[web\]'"):
         CliRunner().invoke(command, [], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("host", ["a..b", ".", "x" * 64])
+def test_a_host_that_is_no_name(host: str) -> None:
+    with pytest.raises(InputError, match=r"^--host: found '.*', expected an address or a name$"):
+        listen(host, 0)
