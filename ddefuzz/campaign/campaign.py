@@ -20,6 +20,7 @@ import msgspec
 from ddefuzz.answers.model import NOT_JUDGED
 from ddefuzz.campaign.guide import Guide
 from ddefuzz.campaign.plan import (
+    BATCH,
     CONFIRM_SECONDS,
     MINIMIZE_SECONDS,
     SLOW_TO_START,
@@ -30,6 +31,9 @@ from ddefuzz.campaign.plan import (
 )
 from ddefuzz.campaign.summary import CampaignFinding, Step, Summary, Tally, minimized
 from ddefuzz.campaign.tasks import (
+    TOGETHER,
+    BatchResult,
+    CaseBatch,
     CaseResult,
     CaseTask,
     ConfirmResult,
@@ -40,10 +44,12 @@ from ddefuzz.campaign.tasks import (
     Workers,
     lost_case,
     lost_in,
+    run_batch,
     run_case,
     run_confirm,
     run_control,
     run_minimize,
+    running,
     shown_by_loss,
     smallest_so_far,
     was_begun,
@@ -150,6 +156,7 @@ class Campaign:
     lost_before_begun: int = 0
     events: list[Event] = field(default_factory=list)
     followed: set[str] = field(default_factory=set)
+    together: list[CaseTask] = field(default_factory=list)
     to_minimize: deque[Callable[[], None]] = field(default_factory=deque)
     to_confirm: deque[Callable[[], None]] = field(default_factory=deque)
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
@@ -237,8 +244,10 @@ class Campaign:
             if self.to_minimize and following:
                 self.to_minimize.popleft()()
             elif not drawing or cases.index is None:
+                self._submit_together()
                 return bool(self.to_minimize or self.to_confirm) and in_time
             elif self.guide is not None and not self.guide.ready(cases.index):
+                self._submit_together()
                 return True
             else:
                 self._begin_case(cases.take())
@@ -291,7 +300,40 @@ class Campaign:
 
     def _submit_case(self, task: CaseTask) -> None:
         self.begun[task.index] = task
+        if task.stages[-1:] == (TOGETHER,) and TOGETHER in task.called:
+            self.together.append(task)
+            if len(self.together) == BATCH:
+                self._submit_together()
+            return
         self._send(f"case {task.index}", run_case, task, self.plan.seconds_of(task), partial(self._end_case, task))
+
+    def _submit_together(self) -> None:
+        """Submit the cases that wait to be called together. They have the limit of one, as a rule far above what they
+        need: a case that reaches it does so alone, too.
+        """
+        tasks, self.together = tuple(self.together), []
+        if tasks:
+            self._submit_batch(CaseBatch(tasks))
+
+    def _submit_batch(self, batch: CaseBatch) -> None:
+        first, seconds = batch.tasks[0], max(map(self.plan.seconds_of, batch.tasks))
+        self._send(f"cases from {first.index}", run_batch, batch, seconds, partial(self._end_batch, batch))
+
+    def _end_batch(self, batch: CaseBatch, done: BatchResult | LostTask) -> None:
+        """Count the cases of a batch. If it was lost, the case that was running is run alone, the others together."""
+        if isinstance(done, BatchResult):
+            for task, result in zip(batch.tasks, done.results, strict=True):
+                self._end_case(task, result)
+            return
+        if len(batch.tasks) == 1:
+            self._end_case(batch.tasks[0], done)
+            return
+        doing = running(batch, self.journal)
+        if doing is None:
+            self._count_not_begun(done)
+        alone, others = ([task for task in batch.tasks if (task is doing) == chosen] for chosen in (True, False))
+        for tasks in filter(None, (alone, others)):
+            self._submit_batch(CaseBatch(tuple(tasks)))
 
     def _end_case(self, task: CaseTask, result: CaseResult | LostTask) -> None:
         if isinstance(result, LostTask):
@@ -321,12 +363,15 @@ class Campaign:
 
     def _submit_again(self, task: CaseTask, lost: LostTask) -> None:
         """Submit a case again that was lost before any worker had begun it."""
+        self._count_not_begun(lost)
+        self._submit_case(task)
+
+    def _count_not_begun(self, lost: LostTask) -> None:
         self.lost_before_begun += 1
         if self.lost_before_begun > LOST_BEFORE_BEGUN:
             raise UnsupportedError(
                 f"the workers end before they run any task: {lost.reason}; `ddefuzz doctor` says more"
             )
-        self._submit_case(task)
 
     def _record(self, sighting: Sighting) -> str:
         recorded = self.database.record(sighting, self.clock.now())

@@ -5,7 +5,7 @@ follow up a finding (minimize its program, confirm it in a fresh process, make c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import torch
@@ -16,7 +16,10 @@ from ddefuzz.campaign.tasks import (
     INSPECTED,
     NO_CASE,
     TAKEN,
+    TOGETHER,
     TRIED,
+    BatchResult,
+    CaseBatch,
     CaseResult,
     CaseTask,
     ConfirmResult,
@@ -32,13 +35,14 @@ from ddefuzz.campaign.tasks import (
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, ProgramSubject, Run, Runner
+from ddefuzz.execute.together import observe_together
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.ledger import reached
 from ddefuzz.findings.model import Sighting, sighting, slim
 from ddefuzz.generate.draw import generator_key
 from ddefuzz.generate.make import program_of
 from ddefuzz.generate.opinfo import entries
-from ddefuzz.generate.profiles import Draw
+from ddefuzz.generate.profiles import Draw, Origin
 from ddefuzz.instrument.torch_api import require
 from ddefuzz.internal import guarded
 from ddefuzz.minimize.eager import deprecated, inspect, inspector
@@ -50,7 +54,17 @@ from ddefuzz.oracles import table
 from ddefuzz.oracles.acceptance import classes
 from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.keys_run import smallest_case
-from ddefuzz.oracles.program import CAPTURE, JudgedRun, Suspect, at_example, judge_program, observe, safe, shows
+from ddefuzz.oracles.program import (
+    CAPTURE,
+    JudgedRun,
+    Suspect,
+    at_example,
+    calls_in,
+    judge_program,
+    observe,
+    safe,
+    shows,
+)
 from ddefuzz.program.model import Expr, Program, functions_in
 from ddefuzz.program.text import digest, is_key, print_program
 
@@ -61,8 +75,16 @@ def describe(task: DescribeTask) -> Versions:
     return Versions(generator_key(task.profile, task.seed), str(torch.__version__), tuple(entries()), torch.__path__[0])
 
 
-def run_case(task: CaseTask) -> CaseResult:
-    """Draw a case and run it in its stages. The journal is written before each thing is done."""
+class _CaseProgram(NamedTuple):
+    """The program of a case, its text, its origin, and the CPU seconds that drawing took."""
+
+    program: Program
+    text: str
+    origin: Origin
+    cpu_seconds: float
+
+
+def _drawn(task: CaseTask) -> _CaseProgram:
     started = cpu_seconds()
     note(Entry(task.index, "draw"))
     program, origin = program_of(
@@ -72,16 +94,23 @@ def run_case(task: CaseTask) -> CaseResult:
         task.origin or Draw(task.index),
         lambda step: note(Entry(task.index, "draw", step)),
     )
-    text = print_program(program)
-    drawn = cpu_seconds() - started
+    return _CaseProgram(program, print_program(program), origin, cpu_seconds() - started)
 
-    rss = 0.0
+
+def run_case(task: CaseTask) -> CaseResult:
+    """Draw a case and run it in its stages. The journal is written before each thing is done."""
+    return _run(task, _drawn(task))
+
+
+def _run(task: CaseTask, drawn: _CaseProgram, known: Mapping[Run, Observation] | None = None) -> CaseResult:
+    """Run a drawn case in its stages, except for the runs whose observations are known."""
+    started, text, rss = cpu_seconds(), drawn.text, 0.0
 
     def runner(run: Run) -> Observation:
         nonlocal rss
         tried = run.subject.text if isinstance(run.subject, ProgramSubject) else text
         note(Entry(task.index, run.stage, tried, semantics=str(run.semantics)))
-        observation = observe(run)
+        observation = known[run] if known and run in known else observe(run)
         rss = max(rss, observation.peak_rss_mb)
         return observation
 
@@ -89,13 +118,48 @@ def run_case(task: CaseTask) -> CaseResult:
     return msgspec.structs.replace(
         done,
         index=task.index,
-        digest=digest(program),
-        draw_seconds=drawn,
-        cpu_seconds=cpu_seconds() - started,
+        digest=digest(drawn.program),
+        draw_seconds=drawn.cpu_seconds,
+        cpu_seconds=cpu_seconds() - started + drawn.cpu_seconds,
         rss_mb=rss,
-        origin=origin,
-        functions=functions_in(program),
+        origin=drawn.origin,
+        functions=functions_in(drawn.program),
     )
+
+
+def run_batch(batch: CaseBatch) -> BatchResult:
+    """Draw cases, and call them in inductor together. Then judge each as a case alone.
+
+    A case whose run in inductor shows no failure is not run in the stages before it. Each case has an equal part of the
+    CPU seconds that they spend together.
+    """
+    drawn = [(task, _drawn(task)) for task in batch.tasks]
+    runs: dict[Run, CaseTask] = {}
+    for task, program in drawn:
+        subject = ProgramSubject(program.text)
+        calls = calls_in(TOGETHER, subject, task.oracles, task.called)
+        runs.setdefault(Run(subject, TOGETHER, graph=True, calls=calls, seed=task.seed), task)
+
+    def begin(run: Run) -> None:
+        text = run.subject.text if isinstance(run.subject, ProgramSubject) else ""
+        note(Entry(runs[run].index, run.stage, text, semantics=str(run.semantics)))
+
+    started = cpu_seconds()
+    seen = observe_together(tuple(runs), begin)
+    each = (cpu_seconds() - started) / len(drawn)
+    known = {run: msgspec.structs.replace(one, cpu_seconds=each) for run, one in zip(runs, seen, strict=True)}
+    passed = {
+        run.subject
+        for run, one in known.items()
+        if isinstance(run.subject, ProgramSubject)
+        and not table.shows_failure(OracleInput(run.subject.text, one), runs[run].oracles)
+    }
+    results = []
+    for task, program in drawn:
+        needed = (TOGETHER,) if ProgramSubject(program.text) in passed else task.stages
+        result = _run(msgspec.structs.replace(task, stages=needed), program, known)
+        results.append(msgspec.structs.replace(result, cpu_seconds=result.cpu_seconds + each))
+    return BatchResult(tuple(results))
 
 
 def _captured(text: str, task: CaseTask, runner: Runner) -> tuple[JudgedRun, ...]:

@@ -262,10 +262,11 @@ class Case(NamedTuple):
 
 
 class CalledCase(NamedTuple):
-    """A case to be called in a stage. `fresh` is drawn if no earlier program fits."""
+    """A case to be called in a stage. `fresh` is drawn if no earlier program fits, and in any case if it is `drawn`."""
 
     fresh: Draw
     stage: Stage
+    drawn: bool = False
 
 
 @dataclass(slots=True)
@@ -384,7 +385,11 @@ class Guide:
                 # A uniform campaign draws by the index, so that its shards are parts of the whole.
                 uniform = self.allowed == ("draw",)
                 self._drawn += uniform
-                origin = called.fresh if uniform else self.calling.choose(index, called.stage, called.fresh, random)
+                origin = (
+                    called.fresh
+                    if uniform or called.drawn
+                    else self.calling.choose(index, called.stage, called.fresh, random)
+                )
                 case = Case(origin, known, alarms, name_of(origin), opening=True)
             else:
                 strategy = OPENING[index % len(OPENING)] if opening else pick(self.strategies, random)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import count
 
 from ddefuzz.campaign.guide import CalledCase, Case
-from ddefuzz.campaign.tasks import CaseTask
+from ddefuzz.campaign.tasks import TOGETHER, CaseTask
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CHEAP_RETRACES, CHEAP_TO_CALL, COMPILES, Semantics, Stage
 from ddefuzz.findings.textform import NONE, Now
-from ddefuzz.generate.profiles import CAPTURES, Draw
+from ddefuzz.generate.profiles import CAPTURES, COMPILED, Draw, profile_named
 from ddefuzz.oracles.oracle import Oracle, OwnStage
 from ddefuzz.oracles.program import CAPTURE, Suspect, called_of
 from ddefuzz.oracles.table import ORACLES, calls_of, own_stage
@@ -110,10 +110,11 @@ CALLED = 7
 gets its turn: 7 has no divisor in common with the number of stages.
 """
 
-CALLED_IN_INDUCTOR = 50
-"""Every fiftieth of these cases is called in inductor, which compiles C++ for about 10 CPU seconds: one case in 350. It
-is run by dynamo's eager backend first, and not in inductor if that fails.
-"""
+BATCH = 16
+"""So many cases in a row are called in inductor: their kernels are compiled in one run of the C++ compiler."""
+
+CALLED_COMPILED = 50
+"""Every fiftieth of the called cases is called in another stage that compiles C++, for about 10 CPU seconds."""
 
 RETRACED = 8
 """Of these cases, one in so many is run in one of the cheap stages that go on where export ends, in turn: one case
@@ -167,11 +168,26 @@ class Plan:
     def is_called(self, index: int) -> bool:
         """Whether a case is for the oracles that call what was captured, or that have stages of their own."""
         wanted = calls_of(self.oracles) or any(oracle.stages for oracle in self._others())
-        return index % CALLED == 0 and bool(wanted and called_of(self.stages))
+        chosen = index % CALLED == 0 and bool(wanted and called_of(self.stages))
+        return chosen or self._is_for_inductor(index)
+
+    def _is_for_inductor(self, index: int) -> bool:
+        """Whether a case is one of a block that is called in inductor, as often as the profile says. Campaigns with the
+        stage `compile` call inductor, because it is the default backend of torch.compile.
+        """
+        every = profile_named(self.profile).inductor
+        wanted = {"compile", TOGETHER} & {*self.stages} and not set(self.stages) <= set(COMPILES)
+        is_turn = every and index // BATCH % every == every - 1
+        return bool(wanted and is_turn and calls_of(self.oracles))
 
     def called_case(self, index: int) -> CalledCase | None:
-        """A case for the oracles that call what was captured; None for all other cases."""
-        return CalledCase(Draw(index, profile=CAPTURES), self.stages_of(index)[-1]) if self.is_called(index) else None
+        """A case for the oracles that call what was captured; None for all other cases. Half of those for inductor are
+        drawn for it.
+        """
+        if not self.is_called(index):
+            return None
+        drawn = index % 2 == 0 and self._is_for_inductor(index)
+        return CalledCase(Draw(index, profile=COMPILED if drawn else CAPTURES), self.stages_of(index)[-1], drawn)
 
     def task_of(self, index: int, case: Case | None) -> CaseTask:
         """The task of a case, which the guide has chosen, if there is one."""
@@ -192,29 +208,32 @@ class Plan:
         )
 
     def compiled_stages(self, index: int) -> tuple[Stage, ...]:
-        """The stage that compiles C++ in which a case is called. Campaigns with the stage `compile` call inductor,
-        because it is the default backend of torch.compile. If there are no other stages, all cases for these oracles
-        are called.
+        """The stage that compiles C++ in which a case is called. If there are no other stages, all cases for these
+        oracles are called.
         """
-        number, chosen = index // CALLED, {"inductor" if stage == "compile" else stage for stage in self.stages}
+        number, chosen = index // CALLED, {*self.stages}
+        if self._is_for_inductor(index):
+            return (TOGETHER,)
         slow = tuple(stage for stage in COMPILES if stage in chosen)
         if not slow or not self.is_called(index):
             return ()
-        if set(self.stages) <= set(slow):
+        if chosen <= set(slow):
             return (slow[number % len(slow)],)
-        is_turn = number % CALLED_IN_INDUCTOR == CALLED_IN_INDUCTOR - 1
-        return (slow[number // CALLED_IN_INDUCTOR % len(slow)],) if is_turn else ()
+        slow = tuple(stage for stage in slow if stage != TOGETHER)
+        is_turn = slow and number % CALLED_COMPILED == CALLED_COMPILED - 1
+        return (slow[number // CALLED_COMPILED % len(slow)],) if is_turn else ()
 
     def retraced_stages(self, index: int) -> tuple[Stage, ...]:
         """The stage after export in which a case is called, in a campaign with the stage `export`."""
         number = index // CALLED
-        wanted = "export" in self.stages and self.is_called(index) and bool(calls_of(self.oracles))
+        is_free = self.is_called(index) and not self._is_for_inductor(index)
+        wanted = "export" in self.stages and is_free and bool(calls_of(self.oracles))
         is_turn = wanted and number % RETRACED == RETRACED_TURN
         return (CHEAP_RETRACES[number // RETRACED % len(CHEAP_RETRACES)],) if is_turn else ()
 
     def own_stage_of(self, index: int) -> OwnStage | None:
         """An oracle's own stage in which a case runs: every called case, if no other oracle is chosen; else None."""
-        if not self.is_called(index):
+        if not self.is_called(index) or self._is_for_inductor(index):
             return None
         others, number = self._others(), index // CALLED
         for stages in filter(None, (oracle.stages for oracle in others)):
@@ -243,7 +262,7 @@ class Plan:
         stages = self.stages
         slow = self.compiled_stages(index)
         if slow:
-            return (*(stage for stage in stages if stage == "compile" and slow == ("inductor",)), *slow)
+            return (*(stage for stage in stages if stage == "compile" and slow == (TOGETHER,)), *slow)
         own = self.own_stage_of(index)
         if own is not None:
             return (own.name,)

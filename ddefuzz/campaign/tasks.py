@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -29,6 +29,9 @@ from ddefuzz.program.text import digest
 
 NO_CASE = -1
 """The `case` in the journal for work that is not a case."""
+
+TOGETHER: Final[Stage] = "inductor"
+"""The stage in which several cases are called together."""
 
 INSPECTED, TRIED, TAKEN = "inspect", "minimize", "smaller"
 """The `stage` in the journal for a candidate: run in eager, captured, and shown to have the signature."""
@@ -88,6 +91,15 @@ def was_begun(case: int, journal: Path) -> bool:
     return last_of_case(journal, case) is not None
 
 
+def running(batch: CaseBatch, journal: Path) -> CaseTask | None:
+    """The case of a batch that was running when its worker was lost; None if no worker has begun the batch."""
+    cases = {task.index: task for task in batch.tasks}
+    last = None
+    for entry in entries(journal):
+        last = cases.get(entry.case, last)
+    return last
+
+
 def _entries(task: MinimizeTask, journal: Path) -> list[Entry]:
     return [entry for entry in entries(journal) if entry.finding == task.finding]
 
@@ -145,6 +157,12 @@ class CaseTask(msgspec.Struct, frozen=True):
     called: tuple[Stage, ...] = CHEAP_TO_CALL
 
 
+class CaseBatch(msgspec.Struct, frozen=True):
+    """Cases that are called in inductor together."""
+
+    tasks: tuple[CaseTask, ...]
+
+
 class StageOutcome(msgspec.Struct, frozen=True):
     """How one run ended. `verdict` compares explicit and size-oblivious semantics, and is set on the explicit run.
     `called` are the sizes at which the captured program was called, `accepted` the classes of differences from eager
@@ -188,6 +206,12 @@ class CaseResult(msgspec.Struct, frozen=True):
     origin: Origin = Draw(0)
     screened: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+
+
+class BatchResult(msgspec.Struct, frozen=True):
+    """The results of the cases of a batch, in order."""
+
+    results: tuple[CaseResult, ...]
 
 
 class MinimizeTask(msgspec.Struct, frozen=True):
@@ -266,6 +290,12 @@ def describe(task: DescribeTask) -> Versions:
 def run_case(task: CaseTask) -> CaseResult:
     """Draw a case and run it in its stages."""
     result: CaseResult = late("ddefuzz.campaign.case").run_case(task)
+    return result
+
+
+def run_batch(batch: CaseBatch) -> BatchResult:
+    """Draw cases, capture and call them in inductor together, and judge each."""
+    result: BatchResult = late("ddefuzz.campaign.case").run_batch(batch)
     return result
 
 

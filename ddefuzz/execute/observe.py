@@ -30,7 +30,7 @@ from contextlib import (
 from functools import cache, lru_cache, partial
 from time import perf_counter  # by its name, which user code cannot replace
 from types import CodeType, FunctionType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
@@ -143,7 +143,7 @@ def _retraced(run: Run, begins: Stage) -> Observation:
             seen = msgspec.structs.replace(seen, forms=())
     if not begun and (run.calls or run.answer_guards or run.semantics != first.semantics):
         return observe(msgspec.structs.replace(run, stage=begins))
-    seen = _ended(seen, output.read())
+    seen = ended(seen, output.read())
     wrong = {call.size: harm(call) for call in seen.calls if differs(call)}
     if not wrong and not _assumes(seen):
         return seen
@@ -164,7 +164,7 @@ def observe_own(run: Run, observed_by: Callable[[Run], Observation]) -> Observat
     """Do one run by a function of an oracle, with torch's own settings."""
     with captured_output() as output, kept_apart(run.subject), clean_slate(own_settings=True):
         observation = observed_by(run)
-    return _ended(observation, output.read())
+    return ended(observation, output.read())
 
 
 def observe_again(
@@ -187,15 +187,16 @@ def observe_in(
     """
     with captured_output() as output, kept_apart(run.subject), clean_slate():
         observation = _watched(stage, make(), run, then)
-    return _ended(observation, output.read())
+    return ended(observation, output.read())
 
 
 def failed_by(run: Run, error: BaseException, recorder: Recorder) -> Observation:
     """The observation of a run that this exception would have ended. `recorder` watches the run."""
-    return _ended(_failed(Observation(run.stage, run.semantics, "fail"), error, recorder), "")
+    return ended(_failed(Observation(run.stage, run.semantics, "fail"), error, recorder), "")
 
 
-def _ended(observation: Observation, output: str) -> Observation:
+def ended(observation: Observation, output: str) -> Observation:
+    """The observation with the memory of this process, and what the run printed."""
     return msgspec.structs.replace(
         observation,
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
@@ -241,9 +242,23 @@ def _doing_of_user(path: str, error: BaseException) -> str:
     return "replaces what ddefuzz uses in its worker" if spoiled else ""
 
 
+class RunUntilCalls(NamedTuple):
+    """A run until its capture has ended: what was observed, and what was captured, None if nothing was."""
+
+    observation: Observation
+    capture: Capture | None
+    recorder: Recorder
+    prepared: PreparedSubject
+
+
 def _watched(
     stage: StageFunction, prepared: PreparedSubject, run: Run, then: Callable[[Capture], None] | None
 ) -> Observation:
+    return called(captured_by(stage, prepared, run), run, then)
+
+
+def captured_by(stage: StageFunction, prepared: PreparedSubject, run: Run) -> RunUntilCalls:
+    """The first part of a run: what a stage captures, under the hooks."""
     counters = torch_api.DYNAMO_COUNTERS.get()
     counters.clear()
     capture: Capture | None = None
@@ -271,6 +286,12 @@ def _watched(
         )
     journal.enter("reading")
     observation = msgspec.structs.replace(observation, compiles=int(counters["stats"]["unique_graphs"]))
+    return RunUntilCalls(observation, capture, recorder, prepared)
+
+
+def called(seen: RunUntilCalls, run: Run, then: Callable[[Capture], None] | None = None) -> Observation:
+    """The second part of a run: the calls of what was captured."""
+    observation, capture, recorder, prepared = seen
     if capture is None:
         return observation
     if then is not None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
+from pathlib import Path
 from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
+from zlib import crc32
 
 import torch
 from torch.export import ExportedProgram
@@ -17,6 +20,8 @@ from torch.fx import GraphModule, Node
 from ddefuzz.errors import InputError
 from ddefuzz.execute.preparation import PreparedSubject, UnbackedDim, leaves_of, shapes_around, symbols_of, with_leaves
 from ddefuzz.execute.protocol import RETRACES, Stage
+from ddefuzz.execute.scratch import PREFIX
+from ddefuzz.files import is_there
 from ddefuzz.instrument import torch_api
 
 SETTINGS: dict[torch_api.Api, Any] = {
@@ -63,9 +68,32 @@ def whole(code: list[str]) -> Iterator[None]:
 
     with (
         torch_api.changed_settings(torch_api.INDUCTOR_CONFIG, SETTINGS | {torch_api.VECTOR_ISA: None}),
+        torch_api.INDUCTOR_TRIES_VECTORS.replaced(_tried_once()),
         loading.replaced(keep),
     ):
         yield
+
+
+def _tried_once() -> Callable[[Any, str], bool]:
+    """What tries a vector instruction set, which takes 1 to 2 CPU seconds each. The workers of one ddefuzz share the
+    answers, in files of its temporary folder. Inductor takes the first set that is supported: no other one is tried.
+    """
+    tried, folder = torch_api.bound(torch_api.INDUCTOR_TRIES_VECTORS), Path(os.environ.get("TMPDIR", ""))
+    supported: list[str] = []
+
+    def try_once(kind: Any, code: str) -> bool:
+        if PREFIX not in str(folder):
+            return bool(tried(kind, code))
+        if supported and str(kind) not in supported:
+            return False
+        answer = folder / f"vectors-{crc32(f'{kind} {code}'.encode())}"
+        if not is_there(answer):
+            answer.write_text(str(tried(kind, code)))
+        is_supported = answer.read_text() == "True"
+        supported.extend([str(kind)] if is_supported else [])
+        return is_supported
+
+    return try_once
 
 
 def not_compiled(*_: Any) -> Any:
@@ -152,6 +180,10 @@ class _Captured(torch.nn.Module):
             # torch.compile reads the value of a 0-d input and would make its .item() a backed integer.
             given = tuple(v.clone() if isinstance(v, torch.Tensor) and v.dim() == 0 else v for v in given)
         return self.call(*given, **kwargs)
+
+
+WRAPPED: Any = _Captured.forward
+"""The function that dynamo compiles for a program."""
 
 
 def _kept(symbol: str, mask: torch.Tensor) -> torch.Tensor:
@@ -264,10 +296,11 @@ def _exported_inputs(program: ExportedProgram) -> Iterator[Any]:
     return (values.get(str(name)) for name in program.graph_signature.user_inputs)
 
 
-def compiled(backend: str) -> StageFunction:
+def compiled(backend: str, *, again: bool = True) -> StageFunction:
     """The stage that runs `torch.compile(fullgraph=True)` with one of dynamo's own backends.
 
-    It ends when the backend is done. A run-time assertion that fails afterwards is not a failure to capture.
+    It ends when the backend is done. A run-time assertion that fails afterwards is not a failure to capture. Without
+    `again`, a call for which dynamo captures once more ends there.
     """
 
     def stage(prepared: PreparedSubject) -> Capture | None:
@@ -280,6 +313,8 @@ def compiled(backend: str) -> StageFunction:
 
         def capture(graph: GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
             graphs.append(graph)
+            if not (capturing or again):
+                raise CaptureEndedError
             if capturing:
                 nodes = [node for node in graph.graph.nodes if node.op == "placeholder"]
                 values = {id(real): node.meta.get("example_value") for node, real in zip(nodes, inputs, strict=False)}
@@ -362,11 +397,11 @@ def inductor(prepared: PreparedSubject) -> Capture | None:
     return None if captured is None else captured._replace(compute=not_compiled, generated=lambda: tuple(code))
 
 
-def inductor_to_call(prepared: PreparedSubject) -> Capture | None:
+def inductor_to_call(prepared: PreparedSubject, *, again: bool = True) -> Capture | None:
     """`torch.compile` with inductor and its C++ compiler, for a captured program that is called."""
     code: list[str] = []
     with whole(code):
-        captured = compiled("inductor")(prepared)
+        captured = compiled("inductor", again=again)(prepared)
     return None if captured is None else captured._replace(generated=lambda: tuple(code))
 
 

@@ -8,7 +8,7 @@ import hashlib
 import random
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import count
 from typing import Final, TypeAlias
@@ -30,6 +30,7 @@ from ddefuzz.generate.tensors import (
     draw_broadcastable,
     draw_data,
     draw_expansion,
+    draw_producer,
     draw_reshape,
     draw_sections,
     draw_shape,
@@ -48,7 +49,9 @@ from ddefuzz.ops import conversions, spec
 from ddefuzz.ops.catalogue import GROUPS, OPS
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.spec import OpSpec, Tensor
+from ddefuzz.program.evaluate import materialize, run_steps
 from ddefuzz.program.model import Dim, Expr, Program, Recipe, names_in
+from ddefuzz.program.recipes import DIFFERENTIABLE
 from ddefuzz.program.sizes import DataSize
 from ddefuzz.program.text import print_program
 
@@ -209,7 +212,10 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
         if focus in GROUPS["sources"]:
             attempt(lockstep, choices(), focus)
         elif first.below(16) < profile.unbacked_input:
-            draw_unbacked_input(lockstep, first, UNBACKED)
+            if profile.producers and first.one_in(profile.producers):
+                draw_producer(lockstep, first)
+            else:
+                draw_unbacked_input(lockstep, first, UNBACKED)
         for _ in range(ATTEMPTS_PER_STEP):
             if lockstep.tensors or lockstep.ints:
                 break
@@ -225,8 +231,22 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
             else:
                 attempt(lockstep, step, pick(profile, step))
     program = lockstep.program()
+    if profile.gradients and first.one_in(profile.gradients):
+        program = with_gradients(program)
     assume(program.steps and len(program.inputs) == len(inputs_read(program)))
     return DrawnProgram(program, requested)
+
+
+def with_gradients(program: Program) -> Program:
+    """The program with inputs that require a gradient; as it is if eager refuses that."""
+    inputs = (replace(one, requires_grad=one.dtype in DIFFERENTIABLE) for one in program.inputs)
+    changed = replace(program, inputs=tuple(inputs))
+    try:
+        with strict_eager():
+            run_steps(changed, materialize(changed))
+    except REFUSALS:
+        return program
+    return changed
 
 
 def inputs_read(program: Program) -> frozenset[str]:
@@ -258,7 +278,7 @@ def attempt(lockstep: Lockstep, choices: Choices, op: OpSpec) -> bool:
     return True
 
 
-GENERATOR_VERSION: Final = 5
+GENERATOR_VERSION: Final = 6
 """Raised when the code of `generate` or of a campaign's guide changes the program of an index. Tables have a digest."""
 
 FOCUS_BYTES: Final = 2

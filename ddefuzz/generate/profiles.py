@@ -27,6 +27,9 @@ SHORT = "short"
 CAPTURES = "captures"
 """The profile of programs that capture, for the oracles that call what was captured."""
 
+COMPILED = "compiled"
+"""The profile of programs for inductor: chains of views, copies, reductions and writes, which it makes kernels of."""
+
 
 class Draw(msgspec.Struct, frozen=True, tag="draw"):
     """Drawn at an index of the campaign's stream.
@@ -114,7 +117,10 @@ class Profile:
     steps.
 
     `unbacked_input` is the chance in 16 that a program starts from an input with unbacked dims rather than from
-    a source. `stops` is how often an op that usually stops capture is drawn, beside others of its group.
+    a source. `stops` is how often an op that usually stops capture is drawn, beside others of its group. Of the blocks
+    of cases that inductor calls together, every `inductor`-th is called there; none if it is 0. If `gradients` is not
+    0, one program in so many has inputs that require a gradient; of the inputs with unbacked dims that programs start
+    from, one in `producers` has several, each of a size of its own.
     """
 
     name: str
@@ -123,6 +129,9 @@ class Profile:
     max_steps: int = 10
     unbacked_input: int = 5
     stops: float = STOPS_WEIGHT
+    inductor: int = 20
+    gradients: int = 0
+    producers: int = 0
 
 
 _RARE: Final = {
@@ -132,6 +141,20 @@ _RARE: Final = {
     "decompositions": 0.7,
     "losses": 0.6,
     "references": 0.3,
+}
+
+
+_DEFAULT: Final = {
+    **_RARE,
+    "sizes": 2.5,
+    "slicing": 3.0,
+    "reshape": 3.0,
+    "broadcast": 3.0,
+    "selection": 2.0,
+    "contiguity": 2.0,
+    "factories": 1.5,
+    "reductions": 1.5,
+    "pointwise": 1.0,
 }
 
 
@@ -146,21 +169,8 @@ def _focused(name: str, *groups: str) -> Profile:
 PROFILES: Final[dict[str, Profile]] = {
     profile.name: profile
     for profile in (
-        Profile(
-            "default",
-            {
-                **_RARE,
-                "sizes": 2.5,
-                "slicing": 3.0,
-                "reshape": 3.0,
-                "broadcast": 3.0,
-                "selection": 2.0,
-                "contiguity": 2.0,
-                "factories": 1.5,
-                "reductions": 1.5,
-                "pointwise": 1.0,
-            },
-        ),
+        Profile("default", _DEFAULT),
+        Profile("capture", _DEFAULT, inductor=0),
         _focused("sizes", "sizes", "factories"),
         _focused("slicing", "slicing", "selection"),
         _focused("reshape", "reshape", "contiguity"),
@@ -170,6 +180,20 @@ PROFILES: Final[dict[str, Profile]] = {
         _focused("nn", "normalization", "attention", "convolution", "pooling", "resampling", "losses"),
         Profile(SHORT, _RARE, min_steps=2, max_steps=4),
         Profile(CAPTURES, {**_RARE, **dict.fromkeys(_NOT_CAPTURED, 0.0)}, min_steps=3, max_steps=6, stops=0.0),
+        Profile(
+            COMPILED,
+            {
+                **dict.fromkeys(GROUPS, 0.0),
+                **{"reshape": 5.0, "slicing": 3.0, "broadcast": 3.0, "reductions": 2.0, "selection": 2.0},
+                **{"contiguity": 1.0, "pointwise": 1.0, "sources": 0.5, "factories": 0.5},
+            },
+            min_steps=3,
+            max_steps=6,
+            unbacked_input=12,
+            stops=0.0,
+            gradients=3,
+            producers=2,
+        ),
         Profile("long", {**_RARE, "attention": 0.1}, min_steps=16, max_steps=24),
     )
 }

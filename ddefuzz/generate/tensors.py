@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache, reduce
+from itertools import islice
 from typing import Final
 
 import torch
@@ -372,6 +373,14 @@ def draw_unbacked_input(lockstep: Lockstep, choices: Choices, slot: Tensor) -> H
     if handle.left.dim() > slot.max_rank:
         raise NothingFitsError
     return handle
+
+
+def draw_producer(lockstep: Lockstep, choices: Choices) -> Handle:
+    """A new input with two to four unbacked dims, each of a size of its own."""
+    rank = choices.between(2, 4)
+    symbols = islice(lockstep.fresh_symbols(), rank)
+    dims = tuple(Dim(choices.between(3, 4), symbol) for symbol in symbols)
+    return lockstep.add_input("float32", dims, Recipe("normal"), _layout(choices, rank))
 
 
 def _layout(choices: Choices, rank: int) -> str:

@@ -183,6 +183,12 @@ INDUCTOR_LOADING = Api(
     "where generated code is loaded, which starts the C++ compiler: the inductor stage ends there",
     ("wrapper_code",),
 )
+CPP_BINDING = Api(
+    "torch._inductor.async_compile:AsyncCompile.cpp_pybinding",
+    "where generated code gets a kernel, by the C++ compiler: kernels of several programs share one run of it",
+    ("argtypes", "source_code"),
+)
+DYNAMO_SIZES = Api("torch._dynamo.pgo:_CODE_STATE", "the sizes that were seen of inputs, by the name of a function")
 INDUCTOR_CONFIG = Api(f"{_INDUCTOR_SETTINGS}:patch", "changes inductor's settings for a while")
 NO_INDUCTOR_CACHES = Api(
     f"{_INDUCTOR_SETTINGS}:force_disable_caches", "a setting: a graph that was seen before is lowered again"

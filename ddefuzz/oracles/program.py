@@ -197,7 +197,9 @@ def judge_program(
         calls = calls_in(stage, subject, oracles, called) or example
         for chosen in semantics:
             run = Run(subject, stage, chosen, graph=compare, calls=calls, seed=seed)
-            (seen,) = look(run, safe(runner), (SIZE_OBLIVIOUS,) if compare else (), sampled=sampled)
+            is_slow = bool(calls) and stage in COMPILES  # the cheap stages compare semantics
+            others = (SIZE_OBLIVIOUS,) if compare and not is_slow else ()
+            (seen,) = look(run, safe(runner), others, sampled=sampled)
             failures = classified(seen, runner, oracles)
             compared = compare and chosen.mechanism == "explicit"
             verdict_of_run: Verdict | Literal[""] = ""

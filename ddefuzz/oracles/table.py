@@ -120,6 +120,12 @@ def comparing(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(oracle.name for oracle in ORACLES if oracle.name in set(names) and oracle.compares)
 
 
+def shows_failure(seen: OracleInput, names: Iterable[str] = NAMES) -> bool:
+    """Whether one of the named oracles reports a failure for an observation. It is not located."""
+    stage = seen.observation.stage
+    return any(one.name in set(names) and one.is_for(stage) and bool(one.judge(seen)) for one in ORACLES)
+
+
 def classified(seen: OracleInput, runner: Runner, names: Iterable[str] = NAMES) -> tuple[Classification, ...]:
     """The failures that the named oracles report for one observation, each with its site.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,8 @@ from ddefuzz.campaign.tasks import (
     NO_CASE,
     TAKEN,
     TRIED,
+    BatchResult,
+    CaseBatch,
     CaseResult,
     CaseTask,
     ConfirmResult,
@@ -28,6 +31,7 @@ from ddefuzz.campaign.tasks import (
     MinimizeResult,
     MinimizeTask,
     StageOutcome,
+    run_batch,
     run_case,
 )
 from ddefuzz.classify.cause import Classification
@@ -41,7 +45,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.schema import packed
 from ddefuzz.findings.textform import NONE, Now
-from ddefuzz.oracles.program import Suspect
+from ddefuzz.oracles.program import CAPTURE, Suspect
 from ddefuzz.oracles.table import NAMES, own_stage
 
 PROGRAM = """# ddefuzz program v1
@@ -141,6 +145,7 @@ def run(
     stages: tuple[Stage, ...] = ("export",),
     look: Callable[[Event], None] = lambda _: None,
     known: Now = NONE,
+    oracles: tuple[str, ...] = CAPTURE,
 ) -> tuple[Summary, Database, list[Event]]:
     tmp_path.mkdir(exist_ok=True)
     database = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
@@ -153,7 +158,7 @@ def run(
         events.append(event)
 
     campaign = Campaign(
-        plan=Plan("default", 7, budget, 2, stages, (EXPLICIT,), shard, known=known),
+        plan=Plan("default", 7, budget, 2, stages, (EXPLICIT,), shard, oracles=oracles, known=known),
         database=database,
         workers=workers,
         clock=Clock(lambda: workers.seconds, lambda: epoch + timedelta(seconds=workers.seconds)),
@@ -437,26 +442,63 @@ def test_stages_in_turn_are_one_a_case() -> None:
     assert replace(plan, in_turn=False).stages_of(1) == ("export", "compile")
 
 
-def test_one_case_in_350_is_called_in_inductor() -> None:
+def test_blocks_of_cases_are_called_in_inductor() -> None:
     plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
-    slow = [index for index in range(700) if plan.compiled_stages(index)]
-    assert slow == [343, 693]
-    assert plan.stages_of(343) == ("compile", "inductor")
-    task = plan.task_of(343, None)
+    slow = [index for index in range(640) if plan.compiled_stages(index)]
+    assert slow == [*range(304, 320), *range(624, 640)]
+    assert {plan.stages_of(index) for index in slow} == {("compile", "inductor")}
+    task = plan.task_of(304, None)
     assert "inductor" in task.called
-    assert plan.seconds_of(task) > plan.case_seconds == plan.seconds_of(plan.task_of(342, None))
-    assert not any(replace(plan, stages=("export",)).compiled_stages(index) for index in range(700))
-    assert not any(replace(plan, oracles=("capture",)).compiled_stages(index) for index in range(700))
+    assert not task.screen
+    assert plan.seconds_of(task) > plan.case_seconds == plan.seconds_of(plan.task_of(303, None))
+    cases = [plan.called_case(index) for index in slow]
+    assert Counter(one.fresh.profile for one in cases if one is not None) == {"compiled": 16, "captures": 16}
+    for other in (
+        replace(plan, stages=("export",)),
+        replace(plan, oracles=("capture",)),
+        replace(plan, profile="capture"),
+    ):
+        assert not any(other.compiled_stages(index) for index in range(640))
     assert replace(plan, stages=("inductor",)).compiled_stages(7) == ("inductor",)
     both = replace(plan, stages=("export", "aoti", "inductor"))
-    assert [both.compiled_stages(index) for index in slow] == [("inductor",), ("aoti",)]
-    assert both.stages_of(slow[1]) == ("aoti",)
+    assert [index for index in range(640) if both.compiled_stages(index) == ("inductor",)] == slow
+    assert both.compiled_stages(343) == both.stages_of(343) == ("aoti",)
     alone = replace(plan, stages=("aoti", "cpp-wrapper"))
     assert [alone.compiled_stages(index) for index in (7, 14)] == [("cpp-wrapper",), ("aoti",)]
     assert (
         confirm_seconds(Suspect("", Signature("dde", Site("op", None, "f"), ""), "aoti", calls=("example",)))
         > CONFIRM_SECONDS
     )
+
+
+class Together(Workers):
+    """Loses each batch with the case `deadly`, after the worker has noted in its journal what it does."""
+
+    def __init__(self, journal: Path, deadly: int) -> None:
+        super().__init__(("",))
+        self.journal, self.deadly = Journal(journal), deadly
+
+    def answer(self, function: Callable[[Any], Any], argument: object) -> object:
+        if not isinstance(argument, CaseBatch):
+            return super().answer(function, argument)
+        assert function is run_batch
+        indices = [task.index for task in argument.tasks]
+        self.done.append(f"batch {indices[0]}-{indices[-1]} ({len(indices)})")
+        for index in indices:
+            self.journal.note(Entry(index, "inductor", PROGRAM, semantics="explicit"))
+            if index == self.deadly:
+                return LostTask("crash", "SIGSEGV (Segmentation fault)")
+        outcome = (StageOutcome("inductor", "explicit", "ok", "ok", 0.5),)
+        return BatchResult(tuple(CaseResult(index, f"digest {index}", outcome, cpu_seconds=0.7) for index in indices))
+
+
+def test_a_case_that_ends_its_batch_is_run_alone(tmp_path: Path) -> None:
+    workers = Together(tmp_path, 7)
+    summary, _, _ = run(tmp_path, workers, Budget(cases=20), stages=("inductor",), oracles=NAMES)
+    batches = [one for one in workers.done if one.startswith("batch")]
+    assert batches == ["batch 0-14 (3)", "batch 7-7 (1)", "batch 0-14 (2)"]
+    assert (summary.cases, summary.lost) == (20, 1)
+    assert [one.signature.kind for one in summary.findings] == ["crash"]
 
 
 def test_a_share_of_the_called_cases_goes_on_after_export() -> None:
