@@ -179,6 +179,15 @@ BENCHMARKS = {
         ),
         has_chart=True,
     ),
+    "keys": Benchmark(
+        """Measure what a launch of a compiled kernel costs with several kinds of keys, for 2, 8 and 16 tensors.
+
+        The keys are plain tuples of ints, tuples of wrapped ints, and those of ddefuzz. A launch without a key is the
+        floor. All launches of one number of tensors are measured in turn, and the fastest round of each counts.
+        """,
+        "keys:run",
+        (option("--rounds", 300, "Number of rounds."), option("--repeats", 50, "Number of launches in a round.")),
+    ),
     "load": Benchmark(
         """Measure a database with many sightings: record, list, show, decide, merge, answer pages of `serve`.
 

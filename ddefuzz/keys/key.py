@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import count
 from operator import attrgetter
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
@@ -138,8 +138,7 @@ def paths(options: Options = DEFAULT) -> Paths:
             shape = (tensor.shape, tensor.stride()) if whole else part(tensor.shape, tensor.stride())
         except RuntimeError:
             return None
-        alike = memory % ALIGNMENT == 0 if aligned else None
-        return (parts, shape, tensor.is_conj(), tensor.is_neg(), alike)
+        return (parts, shape, tensor.is_conj(), tensor.is_neg(), memory % ALIGNMENT == 0 if aligned else None)
 
     def key(tensor: torch.Tensor) -> Key:
         return fast(tensor) or safe(tensor)
@@ -149,41 +148,90 @@ def paths(options: Options = DEFAULT) -> Paths:
 
 def _safe_path(options: Options, names: list[str]) -> KeyFunction:
     part = geometry(options)
+    read: Callable[[torch.Tensor], Any] = attrgetter(*names) if names else lambda _tensor: ()
+    no_function = torch_api.bound(torch_api.NO_SUBCLASS_FUNCTION)
+    aligns = options.alignment
+    whole = (options.sizes, options.strides, options.divisible) == ("all", "all", False)
+    several, exact, parameter, strided = len(names) > 1, *EXACT, torch.strided
 
     def safe(tensor: torch.Tensor) -> Key:
-        with torch_api.bound(torch_api.NO_SUBCLASS_FUNCTION)():
-            sizes, strides, offset = _geometry_of(tensor)
-            plain = all(type(number) is int for number in (*sizes, *strides))
-            shape = part(sizes, strides) if plain else symbolic(options, sizes, strides)
-            memory = 0  # the address of the first element, 0 if there is none
-            if type(tensor) in EXACT:
-                with suppress(RuntimeError):  # NotImplementedError, which torch raises too, is one
-                    memory = tensor.data_ptr()
-            aligned = _alignment(tensor, memory, offset) if options.alignment else None
-            parts = (not plain, *(getattr(tensor, name) for name in names))
-            key = (parts, shape, tensor.is_conj(), tensor.is_neg(), aligned)
-            facts = _facts(tensor, memory != 0, safe)
-        return (*key, *facts)
+        kind = type(tensor)
+        if kind is exact or kind is parameter:
+            return safe_exact(tensor)
+        with no_function():
+            return general(tensor)
+
+    def safe_exact(tensor: torch.Tensor) -> Key:
+        """The same as `general`. It asks fewer questions of a tensor with plain memory."""
+        if tensor.layout is not strided or tensor.is_meta or tensor.is_nested:
+            return general(tensor)
+        sizes, strides = tensor.shape, tensor.stride()
+        for number in sizes:
+            if type(number) is not int:
+                return general(tensor)
+        for number in strides:
+            if type(number) is not int:
+                return general(tensor)
+        try:
+            memory = tensor.data_ptr()
+        except RuntimeError:  # NotImplementedError, which torch raises too, is one
+            memory = 0
+        if not memory:
+            return general(tensor)
+        values = read(tensor)
+        return (
+            (False, *values) if several else (False, values) if names else (False,),
+            (sizes, strides) if whole else part(sizes, strides),
+            tensor.is_conj(),
+            tensor.is_neg(),
+            memory % ALIGNMENT == 0 if aligns else None,
+        )
+
+    def general(tensor: torch.Tensor) -> Key:
+        kind = type(tensor)
+        layout = tensor.layout
+        sizes, strides, offset = _geometry_of(tensor, kind, layout)
+        plain = True
+        for number in (*sizes, *strides):
+            if type(number) is not int:
+                plain = False
+                break
+        shape = part(sizes, strides) if plain else symbolic(options, sizes, strides)
+        memory = 0  # the address of the first element, 0 if there is none
+        if (kind is exact or kind is parameter) and not tensor.is_meta:
+            with suppress(RuntimeError):
+                memory = tensor.data_ptr()
+        aligned = _alignment(tensor, memory, offset) if aligns else None
+        values = read(tensor)
+        parts = (not plain, *values) if several else (not plain, values) if names else (not plain,)
+        facts = _facts(tensor, kind, layout, memory != 0, safe)
+        return (parts, shape, tensor.is_conj(), tensor.is_neg(), aligned, *facts)
 
     return safe
 
 
-def _geometry_of(tensor: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
+def _geometry_of(
+    tensor: torch.Tensor, kind: type, layout: torch.layout
+) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
     """The sizes, strides and storage offset, each int or symbolic part; no strides if the layout has none."""
-    if tensor.is_nested and type(tensor) in EXACT:
+    if tensor.is_nested and kind in EXACT:
         # Its sizes are a matrix: one row for each tensor in it.
         rows = torch_api.bound(torch_api.NESTED_SIZES)(tensor).tolist()
         return tuple(map(tuple, rows)), (), 0
-    sizes = tuple(_normalized(size) for size in tensor.shape)
-    if tensor.layout != torch.strided:
+    sizes = tuple([size if type(size) is int else _normalized(size) for size in tensor.shape])
+    if layout is not torch.strided:
         return sizes, (), 0
-    return sizes, tuple(_normalized(stride) for stride in tensor.stride()), _normalized(tensor.storage_offset())
+    strides = tuple([stride if type(stride) is int else _normalized(stride) for stride in tensor.stride()])
+    offset = tensor.storage_offset()
+    return sizes, strides, offset if type(offset) is int else _normalized(offset)
+
+
+_text: Callable[[object], str] = lru_cache(maxsize=REMEMBERED)(str)
+"""The text of an expression, which takes sympy longer than everything else."""
 
 
 def _normalized(number: Any) -> Hashable:
-    """An int, or the ShapeEnv's number and the text of the expression."""
-    if type(number) is int:
-        return number
+    """The ShapeEnv's number and the text of the expression of a symbolic number; an int if it is known."""
     node = number.node
     known = node.maybe_as_int()
     if known is not None:
@@ -191,9 +239,10 @@ def _normalized(number: Any) -> Hashable:
     if node.is_nested_int():
         return ("nested", node.nested_int(), node.nested_int_coeff())
     env = node.shape_env
-    if env not in _numbers:
-        _numbers[env] = next(_next_number)
-    return ("symbolic", _numbers[env], str(node.expr))
+    own = _numbers.get(env)
+    if own is None:
+        own = _numbers[env] = next(_next_number)
+    return ("symbolic", own, _text(node.expr))
 
 
 def _alignment(tensor: torch.Tensor, memory: int, offset: Any) -> Hashable:
@@ -203,21 +252,28 @@ def _alignment(tensor: torch.Tensor, memory: int, offset: Any) -> Hashable:
     return bool(offset * tensor.itemsize % ALIGNMENT == 0) if type(offset) is int else offset
 
 
-def _facts(tensor: torch.Tensor, has_memory: bool, inner: KeyFunction) -> tuple[Hashable, ...]:
+@cache
+def _dispatch_keys() -> Callable[[torch.Tensor], Any]:
+    keys: Callable[[torch.Tensor], Any] = torch_api.bound(torch_api.DISPATCH_KEYS)
+    return keys
+
+
+def _facts(
+    tensor: torch.Tensor, kind: type, layout: torch.layout, has_memory: bool, inner: KeyFunction
+) -> tuple[Hashable, ...]:
     """What sets a tensor apart from those that the fast path takes: type, layout, wrappers and inner tensors."""
-    kind = type(tensor)
     facts: list[Hashable] = []
     if kind not in EXACT:
         facts.append(("type", f"{kind.__module__}.{kind.__qualname__}"))
-    if tensor.layout != torch.strided:
-        facts.append(("layout", str(tensor.layout)))
-    if tensor.is_sparse:
-        facts.append(("sparse", tensor.sparse_dim(), tensor.dense_dim()))
+    if layout is not torch.strided:
+        facts.append(("layout", str(layout)))
+        if tensor.is_sparse:
+            facts.append(("sparse", tensor.sparse_dim(), tensor.dense_dim()))
     if tensor.is_nested:
         facts.append(("nested", True))
     elif kind in EXACT and not has_memory:
         # An empty tensor, a wrapper of functorch, a tensor that is zero without memory, or one on the meta device.
-        facts.append(("dispatch", str(torch_api.bound(torch_api.DISPATCH_KEYS)(tensor))))
+        facts.append(("dispatch", _dispatch_keys()(tensor).raw_repr()))
     flatten = getattr(kind, "__tensor_flatten__", None)
     if flatten is not None:
         names, context = flatten(tensor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
+from itertools import count
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from ddefuzz.keys.argument_lists import GUARDED, ROWS, row_of
 from ddefuzz.keys.case import KINDS, KeyCase, Kind, Options, Violation, parse_key, print_key
 from ddefuzz.keys.families import families
 from ddefuzz.keys.function import KeyFunction
-from ddefuzz.keys.key import key
+from ddefuzz.keys.key import Dispatch, key
 from ddefuzz.keys.properties import PROPERTIES, check, violation
 from ddefuzz.keys.systematic import judged, of_code
 from ddefuzz.keys.tensors import OwnTensor, with_tensor
@@ -92,6 +93,15 @@ def test_an_option_that_is_off_asks_for_nothing() -> None:
     assert not of_code(no_type, ("tensor", "parameter"), equal=True).violations
     asked = no_type._replace(options=Options(parameter=True))
     assert [one.part for one in of_code(asked, ("tensor", "parameter"), equal=True).violations] == ["kind"]
+
+
+def test_a_cache_of_kernels_is_right() -> None:
+    numbers = count()
+    dispatch: Dispatch[int] = Dispatch(lambda *_tensors: next(numbers))
+    for equal in (True, False):
+        made = judged(function(dispatch), ("tensor", "parameter"), equal)
+        assert not made.violations
+        assert made.tried
 
 
 # The table.
