@@ -263,7 +263,7 @@ def _stable(function: KeyFunction, kinds: tuple[Kind, ...]) -> Property:
 
 STABLE: Final[PropertyName] = "same-in-other-process"
 
-_SYMBOL: Final = re.compile(r"\bu\d+")
+_SYMBOL: Final = re.compile(r"\b([us])\d+")
 
 
 def symbolic_tensor(sizes: tuple[int, ...], exact: bool, env: Any = None, name: str = "x") -> tuple[torch.Tensor, Any]:
@@ -294,15 +294,14 @@ def guards(function: KeyFunction, tensors: Tensors) -> Violation | None:
     return msgspec.structs.replace(guarded, tensors=tuple(texts[: max(len(guarded.keys), 1)]), drawn=tensors)
 
 
-def _each_guards(function: KeyFunction, kinds: tuple[Kind, ...]) -> Verdicts:
-    """Every symbolic tensor of the table, with the next one of it."""
-    texts = [one for one in GUARDED.arguments if one.partition("(")[0].removesuffix("_strided") in kinds]
-    violations: dict[str, Violation] = {}
-    for pair in zip(texts, [*texts[1:], *texts[:1]], strict=True):
+def _each_guards(function: KeyFunction, _kinds: tuple[Kind, ...]) -> Verdicts:
+    """Every symbolic tensor of the table, with the next one of it, until one shows a violation."""
+    texts = list(GUARDED.arguments)
+    for tried, pair in enumerate(zip(texts, [*texts[1:], *texts[:1]], strict=True), 1):
         made = _given_guards(function, GUARDED, pair)
         if made is not None:
-            violations.setdefault(made.part, made)
-    return Verdicts(tuple(violations.values()), len(texts))
+            return Verdicts((made,), tried)
+    return Verdicts((), len(texts))
 
 
 def _given_guards(function: KeyFunction, row: Given, given: tuple[str, ...]) -> Violation | None:
@@ -321,7 +320,7 @@ def _guarded(function: KeyFunction, tensors: tuple[Any, ...], env: Any) -> Viola
     keys: list[Hashable] = []
 
     def violated(why: str, part: str) -> Violation:
-        text = asked.code if asked else _SYMBOL.sub("u", part)
+        text = asked.code if asked else _SYMBOL.sub(r"\1", part)
         return Violation((), tuple(map(shown_key, keys)), why, part=text, asked=asked)
 
     with watch() as recorder:
