@@ -32,9 +32,12 @@ def part_to_blame(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -
         run = Run(subject, stage, seen.observation.semantics, calls=(call.size,), out=out, symbols=call.symbols)
         return runner(run)
 
+    def is_compared(out: tuple[str, ...]) -> bool:
+        return any(one.agreement in {"same", "differs"} for one in without(out).calls[:1])
+
     def is_right(out: tuple[str, ...]) -> bool:
-        again = without(out)
-        return bool(again.calls) and not shows(seen._replace(observation=again), again.calls[0])
+        again = seen._replace(observation=without(out))
+        return is_compared(out) and not shows(again, again.observation.calls[0])
 
     part = _expected(seen.expected)
     if part is not None:
@@ -42,8 +45,8 @@ def part_to_blame(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -
         if is_right((*before, str(part))) and not (before and is_right(before)):
             return _located(part)
     out = NAMES
-    if not without(NAMES).calls:
-        out = _harmless(lambda out: bool(without(out).calls), is_right)
+    if not is_compared(NAMES):
+        out = _harmless(is_compared, is_right)
     if not is_right(out):
         return None
     count = _first(len(out), lambda count: is_right(out[:count]))
@@ -64,13 +67,11 @@ def _first(count: int, is_enough: Callable[[int], bool]) -> int:
     return high
 
 
-def _harmless(
-    captures: Callable[[tuple[str, ...]], bool], is_right: Callable[[tuple[str, ...]], bool]
-) -> tuple[str, ...]:
-    """The groups up to the first that gives the right result, without those that inductor cannot do without."""
+def _harmless(is_compared: _Predicate, is_right: _Predicate) -> tuple[str, ...]:
+    """The groups up to the first that gives the right result, without those that it cannot do without."""
     out: tuple[str, ...] = ()
     for name in NAMES:
-        if captures((*out, name)):
+        if is_compared((*out, name)):
             out = (*out, name)
             if is_right(out):
                 break

@@ -87,6 +87,16 @@ def test_of_two_faults_the_last_group_is_named() -> None:
     assert Inductor((PARTS[0], PARTS[-1])).blamed() == "torch/_inductor/lowering.py:f0 [lowerings False]"
 
 
+@pytest.mark.parametrize("call", [Call("2", RETURNED, CallEnd("RuntimeError: no")), Call("2", RETURNED, RETURNED)])
+def test_a_call_that_is_not_compared_is_not_right(call: Call) -> None:
+    subject = OracleInput(TEXT, Observation("inductor", EXPLICIT, "ok", calls=(WRONG,)))
+
+    def runner(run: Run) -> Observation:
+        return Observation("inductor", EXPLICIT, "ok", calls=(call,))
+
+    assert part_to_blame(subject, WRONG, lambda _, one: one.agreement == "differs", runner) is None
+
+
 def test_what_is_wrong_without_any_part_has_none() -> None:
     outside = Part("elsewhere", "", "")
     inductor = Inductor((outside,))
