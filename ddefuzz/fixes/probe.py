@@ -115,7 +115,7 @@ def _truths(task: Task, texts: tuple[str, ...]) -> tuple[bool, ...]:
     _noted.clear()
     with patched(task.file, task.noting):
         for text in (*(text for text, _ in task.programs), *texts):
-            for subject in _at_sizes(text, ("example", "0", "1", "2")):
+            for subject in _at_sizes(text, ("example", "0", "1")):
                 observe(Run(subject, "eager"))
                 observe(Run(subject, task.stage))
     return tuple(_noted)

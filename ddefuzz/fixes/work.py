@@ -165,7 +165,7 @@ def _chain(
     for _ in range(MOST_LINKS):
         texts = {patch.file: patch.after for patch in patches}
         task = task_of(job.request, patches)
-        (after,) = probed([task], texts)
+        (after,) = probed([replace(task, noting="")], texts)  # that is known from before
         result = judged(task, before, after)
         if isinstance(before, Sights) and isinstance(after, Sights):
             truths = before.truths or truths_at_calls(job.raised, after.captured)
