@@ -180,7 +180,7 @@ def verify(
     """Make the changes of Python code in a copy of torch, and run the findings, torch's samples and a test there.
 
     Each result is written as soon as it is known. So you can stop it and start it again. One group takes about 20 CPU
-    seconds. Without ID, all groups whose guard is in Python are tried, and then all groups are written.
+    seconds. Without ID, all groups whose guard is in Python are tried.
     """
     torch = version("torch")
     findings, fixes = _loaded(db, folder)
@@ -213,10 +213,6 @@ def verify(
                 known[fix.id] = fix
                 write_fixes([fix], folder)
                 tick(f": {fix.id} {fix.label}: {job.fix.site}")
-    if not ids:
-        everything = grouped(findings, known.values())
-        write_fixes(everything, folder)
-        remove_others(everything, folder)
     verified_now = sum(fix.label == "verified" for fix in known.values())
     say(f"{counted(verified_now, 'verified change')} in {folder}")
 
@@ -224,6 +220,18 @@ def verify(
 def batched(fixes: Sequence[Fix], number: int) -> Iterator[Sequence[Fix]]:
     """So many at a time."""
     return (fixes[first : first + number] for first in range(0, len(fixes), number))
+
+
+@click_command("write", command)
+def write(db: DatabaseUrl = DB, folder: Path = FOLDER) -> None:
+    """Write all groups as text for review, a folder each. What was tried in a copy of torch is kept.
+
+    Folders of groups that are no more are removed.
+    """
+    fixes = _loaded(db, folder)[1]
+    write_fixes(fixes, folder)
+    remove_others(fixes, folder)
+    say(f"{counted(len(fixes), 'fix', 'fixes')} written to {folder}")
 
 
 @click_command("export", command)

@@ -54,6 +54,7 @@ WORDS = {
     "fixes show": ID,
     "fixes verify": ID,
     "fixes export": "text",
+    "fixes write": "",
     "report": ID,
     "replay": "--sites {url}",
     "corpus add": f"corpus {ID}",

@@ -14,7 +14,7 @@ from ddefuzz.answers.patch import Patch
 from ddefuzz.cli.fixes import command
 from ddefuzz.files import unified_diff
 from ddefuzz.findings.database import Database
-from ddefuzz.fixes.model import Fix, write_fixes
+from ddefuzz.fixes.model import Fix, read_fixes, write_fixes
 from ddefuzz.fixes.verify import torch_folder
 from tests.findings.arbitrary_findings import ROLL, START, sighting
 
@@ -82,6 +82,15 @@ def test_the_patch_the_test_and_the_request_are_written(words: tuple[str, ...], 
     assert run("export", str(tmp_path / "out"), *words).exit_code == 0
     files = {path.name: path.read_text() for path in (tmp_path / "out" / fix.id).iterdir()}
     assert files == {"change.patch": fix.patch, "test.py": fix.test, "pull_request.md": fix.pull_request}
+
+
+def test_all_groups_are_written_and_what_was_tried_is_kept(words: tuple[str, ...]) -> None:
+    fix = made(words)
+    gone = replace(fix, id="fix-0000000000", findings=("dde-0000000000",), label="untested idea", patch="")
+    write_fixes([gone], Path(words[-1]))
+    assert run("write", *words).exit_code == 0
+    (kept,) = read_fixes(Path(words[-1]))
+    assert (kept.id, kept.patch, kept.test) == (fix.id, fix.patch, fix.test)
 
 
 def test_bad_input_has_one_line(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
