@@ -241,7 +241,7 @@ ROWS: Final[tuple[Given, ...]] = (
             Given(
                 "order of arguments",
                 "order",
-                _each(*(f"torch.zeros({one}), torch.zeros({other})" for one in range(3) for other in range(3))),
+                _each(*(f"torch.zeros({one}), torch.zeros({other})" for one in (2, 1, 0) for other in (2, 1, 0))),
             ),
             Given(
                 "order of three arguments",

@@ -43,7 +43,7 @@ def facts(spec: TensorSpec, options: Options, *, least: bool) -> tuple[Hashable,
 
     Tensors whose `least` facts differ need different keys. Those whose other facts are equal need equal keys. Between
     them is what a right key may have or not: the stride of a dim of one element or of an empty tensor, the alignment of
-    what has no memory of its own, and whether a tensor is a Parameter.
+    what has no memory of its own, how far from aligned an address is, and whether a tensor is a Parameter.
     """
     batched = spec.kind == "batched"
     sizes = spec.sizes[1:] if batched else spec.sizes
@@ -60,6 +60,7 @@ def facts(spec: TensorSpec, options: Options, *, least: bool) -> tuple[Hashable,
     if least:
         has_offset = spec.kind in ("tensor", "parameter", "subclass") and 0 not in sizes
     itemsize = getattr(torch, spec.dtype).itemsize
+    rest = spec.offset * itemsize % ALIGNMENT if options.alignment and has_offset else 0
     kind = spec.kind
     if least and kind in ("parameter" * (not options.parameter), "meta" * (not options.device)):
         kind = "tensor"
@@ -69,7 +70,7 @@ def facts(spec: TensorSpec, options: Options, *, least: bool) -> tuple[Hashable,
         _geometry(strided)(sizes, strides),
         spec.dtype if options.dtype else None,
         spec.requires_grad if options.requires_grad else None,
-        not (options.alignment and has_offset) or spec.offset * itemsize % ALIGNMENT == 0,
+        rest == 0 if least else rest,
     )
 
 

@@ -119,6 +119,9 @@ RIGHT: Final[Mapping[str, Part]] = {
     "with the rank and numel": made(
         numel=lambda tensor: math.prod(_sizes(tensor)) if all(type(one) is int for one in _sizes(tensor)) else None
     ),
+    "with the rest of an address": made(
+        aligned=lambda tensor: tensor.data_ptr() % 16 if _aligned(tensor) is not None else None
+    ),
     "dtype and device as texts": made(dtype=lambda tensor: str(tensor.dtype), device=lambda tensor: str(tensor.device)),
 }
 
