@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from ddefuzz.execute import together
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, differs
 from ddefuzz.instrument import torch_api
+from ddefuzz.oracles.blame import OracleInput
+from ddefuzz.oracles.table import shows_failure
 
 SUM = """# ddefuzz program v1
 # inputs: x0 = normal; x1 = trues(3)
@@ -56,6 +59,18 @@ def test_programs_called_together_give_what_each_gives_alone(monkeypatch: pytest
         assert called(one) == called(alone)
         assert not any(map(differs, one.calls))
         assert (one.guards, one.forms, one.constraints) == (alone.guards, alone.forms, alone.constraints)
+
+
+@pytest.mark.slow
+def test_a_fault_planted_in_a_lowering_shows_in_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only compiled code has it: the graphs are right."""
+    flip = SUM.replace("t1 = t0.transpose(0, 1).reshape(-1)", "t1 = torch.flip(t0, (1,))")
+    lowerings = importlib.import_module("torch._inductor.lowering").lowerings
+    monkeypatch.setitem(lowerings, torch.ops.prims.rev.default, lambda x, _dims: x)
+    faulty, healthy = together.observe_together((run(flip), run(SUM)), lambda _: None)
+    assert {one.what for call in faulty.calls for one in call.differences} == {"values"}
+    assert shows_failure(OracleInput(flip, faulty))
+    assert not shows_failure(OracleInput(SUM, healthy))
 
 
 class Compiler:
