@@ -101,6 +101,8 @@ _NOT_ZERO = re.compile(r"^(\S+\.shape\[\d+\]) != 0$")
 
 _BLOCKS = ast.If | ast.For | ast.While | ast.With
 
+LONGEST = 60  # characters of a condition that reads well: longer ones are tried last
+
 MOST_DIMS = 6  # up to this many input dims are tried where torch does not say which of them a symbol is
 
 
@@ -226,8 +228,9 @@ def _conditions(question: str, mapping: dict[str, str], *, data: bool) -> Iterat
     ):
         # A product of sizes is 0 where one of them is: that is easier to read than the product.
         yield from (f"{dim} > 0" for dim in mapping.values())
-    yield from told
+    yield from (one for one in told if len(one) <= LONGEST)
     yield from bounds
+    yield from (one for one in told if len(one) > LONGEST)
 
 
 def _bounds(mapping: dict[str, str]) -> Iterator[str]:
