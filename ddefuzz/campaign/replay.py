@@ -41,6 +41,7 @@ from ddefuzz.oracles.keys import untrusted_function
 from ddefuzz.oracles.program import CAPTURE, Trial, TriedRun, check_case, judge_run, tried_of
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import Case, digest, is_key, print_program, read_program
+from ddefuzz.records import record_of
 
 
 class CaseFile(NamedTuple):
@@ -369,10 +370,7 @@ def trusted_cases(listed: Path) -> Iterator[KeptCase]:
 
 def _read_trusted(listed: Path) -> Iterator[tuple[Path, Path]]:
     """The path of each module in a list, and of the file with its outcomes."""
-    try:
-        trusted = msgspec.convert(read_toml(listed), TrustFile)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{listed}: {error}") from error
+    trusted = record_of(read_toml(listed), TrustFile, listed)
     for module in trusted.module:
         if "\0" in module.path:
             raise InputError(f"{listed}: found the module {module.path!r}, expected a path")

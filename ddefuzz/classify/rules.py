@@ -37,6 +37,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site, SiteLanguage
 from ddefuzz.errors import InputError
 from ddefuzz.files import is_there, read_toml, real_path
+from ddefuzz.records import record_of
 
 PLACE: Final = Path("findings") / "rules.toml"
 
@@ -118,10 +119,7 @@ def _named(signature: Signature) -> tuple[str, str, str]:
 
 def read_rules(path: Path) -> Rules:
     """The rules of a file. Raises `InputError` for what is not one, contradicts another or is not reviewed."""
-    try:
-        rules = msgspec.convert(read_toml(path), Rules)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}") from error
+    rules = record_of(read_toml(path), Rules, path)
     sources = [(one.kind, one.site, one.anchor) for one in rules.alias]
     times = Counter(sources)
     for at, alias in enumerate(rules.alias):

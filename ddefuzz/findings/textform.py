@@ -51,6 +51,7 @@ from ddefuzz.findings.model import ID, SCHEMA, Finding, Number, Occurrence, norm
 from ddefuzz.findings.schema import PackedError, packed, unpacked
 from ddefuzz.oracles.program import check_case, read_case
 from ddefuzz.oracles.table import kinds
+from ddefuzz.records import record_of
 
 
 class KnownDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,12 +85,7 @@ def read_known(path: Path) -> dict[str, KnownDecision]:
 
 
 def _known(path: Path, name: str, table: object) -> KnownDecision:
-    try:
-        known = msgspec.convert(table, KnownDecision)
-    except msgspec.ValidationError as error:
-        states = ", ".join(state for state, row in ROWS.items() if row.decided)
-        expected = f"a table with a state ({states}) and the fields {', '.join(KnownDecision.__struct_fields__[1:])}"
-        raise InputError(f"{path}: [{name}]: found {error}; expected {expected}") from error
+    known = record_of(table, KnownDecision, f"{path}: [{name}]")
     check_text(f"{path}: [{name}]: reason", known.reason)
     for version in (*known.versions, *known.fixed_in):
         checked_version(version, f"{path}: [{name}]: ")
@@ -177,6 +173,12 @@ class KnownFinding(msgspec.Struct, frozen=True):
 _SIGNATURE = Signature.__struct_fields__
 
 _APART = ObservedFields.__struct_fields__[1:]
+
+_KEYS = (
+    *("schema", *_FOR_READERS, *_SIGNATURE),
+    *(name for name in Finding.__struct_fields__ if name not in {"signature", "minimal", "original", *_APART}),
+)
+"""The keys that finding.toml may have."""
 
 
 def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = True) -> int:
@@ -354,10 +356,8 @@ def read_finding(place: Path) -> Finding:
     signature = {"anchor": ""} | {name: fields.pop(name) for name in _SIGNATURE if name in fields}
     if isinstance(site := signature.get("site"), dict):
         signature["site"] = {"module": None, "function": None, **site}
-    try:
-        read: Finding = msgspec.convert({**fields, **programs, "signature": signature}, Finding)
-    except msgspec.MsgspecError as error:
-        raise InputError(f"{path}: {str(error).replace('$.signature', '$')}") from error
+    whole = {**fields, **programs, "signature": record_of(signature, Signature, path)}
+    read = record_of(whole, Finding, path, _KEYS)
     finding = normalized(msgspec.structs.replace(read, **{name: getattr(observed, name) for name in _APART}))
     if len({seen.place for seen in finding.occurrences}) < len(finding.occurrences):
         raise InputError(

@@ -16,6 +16,7 @@ import tomli_w
 from ddefuzz.classify.signature import Site
 from ddefuzz.errors import InputError
 from ddefuzz.files import entries, is_folder, is_there, read_text, read_toml, write_files
+from ddefuzz.records import record_of
 
 SCHEMA: Final = "ddefuzz.fix/1"
 
@@ -117,10 +118,7 @@ def _read(place: Path) -> Fix:
     texts = {field: read_text(place / name) for name, field in _TEXTS.items() if is_there(place / name)}
     if isinstance(site := fields.get("site"), dict):
         fields["site"] = {"module": None, "function": None, **site}
-    try:
-        fix: Fix = msgspec.convert({**fields, **texts}, Fix)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}") from error
+    fix = record_of({**fields, **texts}, Fix, path)
     if fix.id != place.name:
         raise InputError(f"{path}: found id {fix.id!r}, expected that of its folder")
     return fix

@@ -21,6 +21,7 @@ from ddefuzz.instrument.events import Frame
 from ddefuzz.keys.argument_lists import row_of
 from ddefuzz.program.recipes import DTYPES
 from ddefuzz.program.text import KEY_HEADER
+from ddefuzz.records import record_of
 
 ALL_DTYPES: Final = (
     *DTYPES.values(),
@@ -271,10 +272,7 @@ def parse_key(text: str, path: str) -> KeyCase:
     if tuple(names) != _NAMES or witnesses not in _WITNESSES or len(body) != len(fields):
         expected = f"{', '.join(_NAMES)}, {' or '.join(_WITNESSES)}"
         raise InputError(f"{path}: found {', '.join(fields) or 'nothing'}, expected {expected}, each once")
-    try:
-        case = msgspec.convert(fields, KeyCase)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {' '.join(str(error).split())}") from error
+    case = record_of(fields, KeyCase, path)
     wrong = next((one for one in case.tensors if not _is_tensor(one)), None)
     if wrong is not None:
         raise InputError(f"{path}: found {str(wrong)[:300]}, expected a tensor of at most {_MOST} elements")

@@ -122,9 +122,9 @@ def test_what_is_known_depends_on_torch_and_on_the_day(
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
-        ('state = "open"', "Invalid enum value 'open'"),
-        ('state = "fixed"\nexpires = "soon"', "Invalid RFC3339 encoded date"),
-        ('reason = "?"', "missing required field `state`"),
+        ('state = "open"', r"\[dde-1\]: state: found 'open', expected one of by-design, duplicate, "),
+        ('state = "fixed"\nexpires = "soon"', "expires: found 'soon', expected a date such as 2027-01-31"),
+        ('reason = "?"', "found no state, expected the keys state, title, "),
     ],
 )
 def test_a_wrong_list_says_where(tmp_path: Path, damage: str, expected: str) -> None:
