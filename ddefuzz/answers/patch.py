@@ -355,19 +355,21 @@ def _raising(
     name = CHECKS.get(error, _OTHER.format(error))
     rest = ""
     decided = test
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and node in test.values:
+    values = test.values if isinstance(test, ast.BoolOp) else []
+    clause = next((value for value in values if node in ast.walk(value)), node)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and clause in values:
         # The other clauses, which can be decided, still raise.
-        others = " or ".join(source.of(value) for value in test.values if value is not node)
+        others = " or ".join(source.of(value) for value in values if value is not clause)
         indent = source.indent(statement)
         rest = f"if {others}:\n{indent}    {source.of(statement.body[0])}\n{indent}"
-        decided = node
-    elif isinstance(test, ast.BoolOp) and node in test.values:
-        others = " and ".join(source.of(value) for value in test.values if value is not node)
+        decided = clause
+    elif clause in values:
+        others = " and ".join(source.of(value) for value in values if value is not clause)
         inner = f"{source.indent(statement)}    "
         yield Change(
             "torch._check",
             statement,
-            f"if {others}:\n{inner}{_call_at(inner, name, falsity(source, node), message)}",
+            f"if {others}:\n{inner}{_call_at(inner, name, falsity(source, clause), message)}",
         )
         return
     conditions = [falsity(source, decided)]

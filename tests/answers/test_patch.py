@@ -139,3 +139,11 @@ def test_a_branch_that_changes_a_number_is_a_selection() -> None:
     form, text = code("if a >= b:\n    n -= 1", "a >= b")[0]
     assert (form, text) == ("a symbolic form", "n = torch.sym_ite(a >= b, n - 1, n)")
     assert "a symbolic form" not in dict(code("if a >= b:\n    n -= 1\nelse:\n    n = 0", "a >= b"))
+
+
+def test_what_is_inside_of_a_clause_is_checked_if_the_other_clauses_hold() -> None:
+    body = 'if n is not None and not (n.dim() == 1 and n.numel() == b):\n    raise ValueError("no")'
+    assert code(body, "n.numel() == b")[0] == (
+        "torch._check",
+        f'{IMPORT} sym_and if n is not None: torch._check_value(sym_and(n.dim() == 1, n.numel() == b), lambda: "no")',
+    )
