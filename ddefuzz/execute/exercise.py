@@ -29,7 +29,6 @@ from ddefuzz.execute.protocol import (
     ProgramSubject,
     Subject,
     condition_of,
-    differs,
     is_accepted,
 )
 from ddefuzz.execute.stages import Capture
@@ -61,12 +60,10 @@ def exercise(
     forms: tuple[Form, ...] = (),
     *,
     seed: int = 0,
-    constrained: bool = True,
 ) -> tuple[Call, ...]:
     """Call eager and the captured program at each of the sizes; once where two names lead to the same inputs.
 
-    `seed` is that of the drawn sizes. `forms` have the assertions that a refusal may come from. If the capture is
-    `constrained`, calls that return are examined too, for the values of its symbols.
+    `seed` is that of the drawn sizes. `forms` have the assertions that a refusal may come from.
     """
     places: dict[tuple[Subject, tuple[tuple[str, int], ...]], list[_At]] = {}
     if isinstance(subject, ProgramSubject):
@@ -76,7 +73,7 @@ def exercise(
         if at is not None:
             places.setdefault((at.subject, tuple(sorted(at.kept.items()))), []).append(at)
     return tuple(
-        msgspec.structs.replace(_call(at, capture, forms, constrained), same=tuple(one.size for one in others))
+        msgspec.structs.replace(_call(at, capture, forms), same=tuple(one.size for one in others))
         for at, *others in places.values()
     )
 
@@ -93,7 +90,7 @@ class _At(NamedTuple):
         return replace(prepare(self.subject), kept=self.kept)
 
 
-def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool) -> Call:
+def _call(at: _At, capture: Capture, forms: tuple[Form, ...]) -> Call:
     expected = _run("eager", at, capture)
     captures = capture.captures()
     captured = _run("captured", at, capture)
@@ -105,13 +102,13 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool)
         return call
     returned = expected.ended.returned and captured.ended.returned
     compared = _compared(call, at, capture, expected, captured) if returned else call
-    if not constrained and not differs(compared):
-        return compared
     if call.recompiled:
         return compared
     journal.enter("reading")
     ran = _ran(capture, at.fresh())
-    return msgspec.structs.replace(compared, symbols=(*ran.symbols, *sizes), failing=ran.condition)
+    return msgspec.structs.replace(
+        compared, symbols=(*ran.symbols, *sizes), failing=ran.condition, node=ran.node if returned else None
+    )
 
 
 def _marked(capture: Capture, fresh: PreparedSubject) -> tuple[tuple[str, int], ...]:
@@ -335,7 +332,14 @@ def _ran(capture: Capture, fresh: PreparedSubject) -> GraphRun:
         args = capture.graph_inputs(fresh)
     except Exception:  # noqa: BLE001 the arguments do not fit the graph
         args = None
-    return GraphRun(()) if args is None else run_nodes(capture.graph, args)
+    if args is None:
+        return GraphRun(())
+    ran = run_nodes(capture.graph, args)
+    for graph, given in capture.lowered().items():
+        if ran.node is None and given is not None:
+            node = run_nodes(graph, given).node
+            ran = ran._replace(node=node and msgspec.structs.replace(node, lowered=True))
+    return ran
 
 
 def aliases(result: Any, inputs: Mapping[str, Any]) -> frozenset[tuple[str, str]]:

@@ -10,10 +10,12 @@ from itertools import count, pairwise
 from typing import Any, NamedTuple
 
 import torch
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Node
 
+from ddefuzz.execute.kernels import difference_of
+from ddefuzz.execute.metas import Reader, said_of
 from ddefuzz.execute.preparation import PreparedSubject, UnbackedDim
-from ddefuzz.execute.protocol import Form, FormName, RuntimeAssertion
+from ddefuzz.execute.protocol import Form, FormName, NodeDifference, RuntimeAssertion
 from ddefuzz.execute.stages import Capture, graph_text
 from ddefuzz.instrument import torch_api
 
@@ -39,11 +41,12 @@ _NO_OP = ("placeholder", "get_attr", "output")
 class GraphRun(NamedTuple):
     """What a run of a graph showed: the values of the symbols that it binds, and the first assertion that failed.
 
-    `condition` is empty if none failed.
+    `condition` is empty if none failed. `node` is the first node of whose value the graph says something wrong.
     """
 
     symbols: tuple[tuple[str, int], ...]
     condition: str = ""
+    node: NodeDifference | None = None
 
 
 def run_nodes(graph: GraphModule, args: tuple[Any, ...]) -> GraphRun:
@@ -51,13 +54,14 @@ def run_nodes(graph: GraphModule, args: tuple[Any, ...]) -> GraphRun:
     reader = _Reader(graph)
     with suppress(Exception):  # an op may refuse the sizes: what was read before is known
         reader.run(*args)
-    return GraphRun(tuple(sorted(reader.known.items())), reader.failed)
+    node = None if reader.wrong is None else difference_of(*reader.wrong)
+    return GraphRun(tuple(sorted(reader.symbols.items())), reader.failed, node)
 
 
-class _Reader(Interpreter):
+class _Reader(Reader):
     def __init__(self, graph: GraphModule) -> None:
         super().__init__(graph)
-        self.known: dict[str, int] = {}
+        self.symbols: dict[str, int] = {}
         self.failed = ""
 
     def run_node(self, n: Node) -> Any:
@@ -67,10 +71,10 @@ class _Reader(Interpreter):
         value = super().run_node(n)
         if n.op == "placeholder":
             # Before the bindings: of symbols that became one, these name that one alone, for the first of the dims.
-            self._bind(_value(n), value)
+            self._bind(said_of(n), value)
         for symbol, path in (n.meta.get(torch_api.UNBACKED_BINDINGS) or {}).items():
             bound = torch_api.bound(torch_api.KEY_GET)(value, path)
-            self.known.setdefault(str(symbol), int(bound))
+            self.symbols.setdefault(str(symbol), int(bound))
         return value
 
     def _assert(self, n: Node) -> None:
@@ -80,7 +84,7 @@ class _Reader(Interpreter):
             first = compared.args[0]
             value = self.env.get(first) if isinstance(first, Node) else None
             if isinstance(value, int):
-                self.known.setdefault(condition[1], int(value))
+                self.symbols.setdefault(condition[1], int(value))
         try:
             super().run_node(n)
         except Exception:  # noqa: BLE001 it fails, and the ops after it tell more
@@ -94,7 +98,7 @@ class _Reader(Interpreter):
             for dim, size in zip(fake.shape, value.shape, strict=False):
                 self._bind(dim, size)
         elif isinstance(value, int) and (symbol := _own_symbol(fake)):
-            self.known[symbol] = value
+            self.symbols[symbol] = value
 
 
 def marked_sizes(capture: Capture, prepared: PreparedSubject) -> dict[str, tuple[UnbackedDim, int | None]]:
@@ -121,7 +125,7 @@ def _own_symbol(size: Any) -> str:
 
 def input_symbols(graph: GraphModule) -> Mapping[str, str]:
     """The unbacked symbols of the dims of a graph's inputs, by dims as torch.export names them: `args_0.size()[1]`."""
-    inputs = ((node.name, _value(node)) for node in graph.graph.nodes if node.op == "placeholder")
+    inputs = ((node.name, said_of(node)) for node in graph.graph.nodes if node.op == "placeholder")
     return {
         f"{name}.size()[{dim}]": symbol
         for name, value in inputs
@@ -182,7 +186,7 @@ def _bound(nodes: list[Node]) -> Mapping[str, int]:
     bound: dict[str, int] = {}
     for place, node in enumerate(nodes):
         symbols = map(str, node.meta.get(torch_api.UNBACKED_BINDINGS) or ())
-        for symbol in (*symbols, *(_symbols(_value(node)) if node.op == "placeholder" else ())):
+        for symbol in (*symbols, *(_symbols(said_of(node)) if node.op == "placeholder" else ())):
             bound.setdefault(symbol, place)
     return bound
 
@@ -198,7 +202,7 @@ def _users(nodes: list[Node], place: int, bound: Mapping[str, int]) -> Iterator[
     for node in nodes[since + 1 : place]:
         if node.op in _NO_OP or node in needed or not _computes(node):
             continue
-        if not last.isdisjoint({symbol for arg in (*node.all_input_nodes, node) for symbol in _symbols(_value(arg))}):
+        if not last.isdisjoint({symbol for arg in (*node.all_input_nodes, node) for symbol in _symbols(said_of(arg))}):
             yield str(node.target)
 
 
@@ -215,17 +219,13 @@ def _needed(node: Node) -> set[Node]:
 
 def _computes(node: Node) -> bool:
     """Whether a node computes tensors. Arithmetic of sizes reads no data."""
-    return isinstance(_value(node), torch.Tensor | list | tuple) and not str(node.target).endswith("getitem>")
-
-
-def _value(node: Node) -> Any:
-    return node.meta.get("example_value", node.meta.get("val"))
+    return isinstance(said_of(node), torch.Tensor | list | tuple) and not str(node.target).endswith("getitem>")
 
 
 def _condition(node: Node) -> str:
     """The condition of an assertion, if possible by its message: the node's value is simplified by what it asserts."""
     asserted = ASSERTION.search(str(node.args[1]))
-    value = _value(node.args[0]) if isinstance(node.args[0], Node) else None
+    value = said_of(node.args[0]) if isinstance(node.args[0], Node) else None
     return asserted[1] if asserted else str(value) if isinstance(value, torch.SymBool) else ""
 
 

@@ -144,11 +144,11 @@ def _retraced(run: Run, begins: Stage) -> Observation:
     if not begun and (run.calls or run.answer_guards or run.semantics != first.semantics):
         return observe(msgspec.structs.replace(run, stage=begins))
     seen = ended(seen, output.read())
-    wrong = {call.size: harm(call) for call in seen.calls if differs(call)}
+    wrong = {call.size: harm(call) for call in seen.calls if harm(call)}
     if not wrong and not _assumes(seen):
         return seen
     plain = observe(msgspec.structs.replace(run, stage=begins))
-    also = {call.size for call in plain.calls if differs(call) and harm(call) >= wrong.get(call.size, 0)}
+    also = {call.size for call in plain.calls if harm(call) >= wrong.get(call.size, 1)}
     if plain.outcome != "ok" or _assumes(plain) or (wrong and wrong.keys() <= also):
         return plain
     return msgspec.structs.replace(seen, calls=tuple(call for call in seen.calls if call.size not in also))
@@ -308,7 +308,7 @@ def _called(
     forms, how = forms_of(capture), run.semantics
     # A call may compile again, for other strides: the same guards get the same answers.
     with watch(how.mechanism, answers=how.answers) if how.answers else nullcontext():
-        exercised = exercise(run.subject, capture, run.calls, forms, seed=run.seed, constrained=recorder.constrained())
+        exercised = exercise(run.subject, capture, run.calls, forms, seed=run.seed)
     calls = tuple(
         msgspec.structs.replace(call, captured=msgspec.structs.replace(call.captured, follows=source))
         if (source := recorder.source_of(call.captured.expression))

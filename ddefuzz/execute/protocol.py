@@ -74,13 +74,30 @@ class Difference(msgspec.Struct, frozen=True, order=True):
     how: str
 
 
+class NodeDifference(msgspec.Struct, frozen=True):
+    """The first node of a captured graph of whose value the graph says what is not so (`meta["val"]`).
+
+    `target` is what the node calls, `op` the op of which the fake kernel is wrong: that, or one inside of it. `file`
+    and `function` are the kernel, empty if it is not in Python. `lowered` says that the graph is AOTAutograd's.
+    """
+
+    target: str
+    what: What
+    how: str
+    op: str
+    file: str = ""
+    function: str = ""
+    lowered: bool = False
+
+
 class Call(msgspec.Struct, frozen=True):
     """One call of a captured program and of eager, at the data sizes of this name.
 
     `symbols` are the values of the capture's unbacked symbols in this call, as far as they are known. `failing` is the
     condition of the first assertion of the traced graph that is not true in this call. `agreement` is None if one of
     the two did not return. `accepted` are differences that explicit unbacked semantics allow. `why` says why results
-    are incomparable. `same` are other sizes that lead to the same inputs: they are called once.
+    are incomparable. `same` are other sizes that lead to the same inputs: they are called once. `node` is what the
+    graph says wrongly of a value, looked for in some calls.
     """
 
     size: CallSize
@@ -94,6 +111,7 @@ class Call(msgspec.Struct, frozen=True):
     failing: str = ""
     recompiled: bool = False
     same: tuple[CallSize, ...] = ()
+    node: NodeDifference | None = None
 
 
 ACCEPTED: Final[frozenset[What]] = frozenset({"alias"})
@@ -131,11 +149,11 @@ def differs(call: Call) -> bool:
 
 
 def harm(call: Call) -> int:
-    """How bad a difference is, in the order of the severities of kinds: 4 for other values, 3 for other strides alone,
-    2 if only the captured program returned, 1 if only eager did, 0 for none.
+    """How bad a difference is, in the order of the severities of kinds: 4 for other values, 3 for other strides alone
+    or a graph that says something wrong, 2 if only the captured program returned, 1 if only eager did, 0 for none.
     """
     if not differs(call):
-        return 0
+        return 0 if call.node is None else 3
     if call.agreement == "differs":
         return 4 if any(one.what != "strides" for one in call.differences) else 3
     return 2 if call.captured.returned else 1

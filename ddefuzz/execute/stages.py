@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from pathlib import Path
 from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
@@ -108,10 +108,10 @@ class Capture(NamedTuple):
     of the graph itself, None if they are not known. `captures` counts the captures so far, also those that failed.
     `static_dims` says that only tensors of the example's shapes can be passed, `backward` that the gradient was
     captured too. `module` is the subject itself if it has a state, which eager and what was captured share.
-    `lowered` are the forward graphs that AOTAutograd made, `generated` the code that inductor made of them. `ranges`
-    are those of the sizes that an exported program checks, `constants` the values that it has in place of arguments.
-    `inputs` are the fake values of the leaves of the arguments in the graph, where marks make dims unbacked.
-    `program` is the exported program.
+    `lowered` are the forward graphs that AOTAutograd made, each with its arguments in the last call that ran it, None
+    before. `generated` is the code that inductor made of them. `ranges` are those of the sizes that an exported program
+    checks, `constants` the values that it has in place of arguments. `inputs` are the fake values of the leaves of the
+    arguments in the graph, where marks make dims unbacked. `program` is the exported program.
     """
 
     graph: GraphModule
@@ -122,7 +122,7 @@ class Capture(NamedTuple):
     static_dims: bool = False
     backward: bool = False
     module: torch.nn.Module | None = None
-    lowered: Callable[[], tuple[GraphModule, ...]] = tuple
+    lowered: Callable[[], Mapping[GraphModule, tuple[Any, ...] | None]] = dict
     generated: Callable[[], tuple[str, ...]] = tuple
     ranges: Callable[[], tuple[str, ...]] = tuple
     constants: Callable[[], tuple[object, ...]] = tuple
@@ -305,7 +305,7 @@ def compiled(backend: str, *, again: bool = True) -> StageFunction:
 
     def stage(prepared: PreparedSubject) -> Capture | None:
         graphs: list[GraphModule] = []
-        lowered: list[GraphModule] = []
+        lowered: dict[GraphModule, tuple[Any, ...] | None] = {}
         called: list[tuple[Any, ...]] = []
         leaves, faked = leaves_of(prepared), dict[int, Any]()
         capturing = True
@@ -355,7 +355,7 @@ def compiled(backend: str, *, again: bool = True) -> StageFunction:
             lambda: int(torch_api.DYNAMO_FRAMES.get()),
             backward=backend != "eager",
             module=_module(prepared),
-            lowered=lambda: tuple(lowered),
+            lowered=lambda: lowered,
             inputs=faked,
         )
 
@@ -370,16 +370,22 @@ def as_compiled(prepared: PreparedSubject) -> Callable[..., Any]:
     return _Captured(prepared.call, (), clone_scalars=prepared.numbers_unbacked)
 
 
-def _backend(name: str, lowered: list[GraphModule]) -> Callable[..., Any]:
+def _backend(name: str, lowered: dict[GraphModule, tuple[Any, ...] | None]) -> Callable[..., Any]:
     """One of dynamo's backends, which puts the forward graphs that AOTAutograd makes into `lowered`."""
     backend: Callable[..., Any] = torch_api.bound(torch_api.LOOKUP_BACKEND)(name)
     if name != AOT:
         return backend
 
     def keep(graph: GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
-        lowered.append(graph)
+        lowered[graph] = None
         run: Callable[..., Any] = torch_api.bound(torch_api.RUN_AS_IT_IS)(graph, inputs)
-        return run
+
+        @wraps(run)
+        def noted(args: list[Any]) -> Any:
+            lowered[graph] = tuple(args)
+            return run(args)
+
+        return noted
 
     return partial(backend, fw_compiler=keep)
 

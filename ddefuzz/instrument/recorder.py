@@ -433,10 +433,6 @@ class Recorder:
         raw = self._constraints.get(("range", range_))
         return "" if raw is None else raw.follows
 
-    def constrained(self) -> bool:
-        """Whether the capture made any constraint."""
-        return bool(self._constraints)
-
     def place_at(self, frame: FrameType) -> Place:
         """The place of the code under `frame` that evaluates a guard or makes an assertion."""
         _, where, line = self._evaluated_at(frame, "")

@@ -10,19 +10,22 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import Call, Difference, Runner
 from ddefuzz.instrument.torch_api import OUTPUT_STRIDES
+from ddefuzz.oracles import metas
 from ddefuzz.oracles.acceptance import OF_RESULTS, accepted_as, why_unspecified
 from ddefuzz.oracles.blame import OracleInput, cheapest, guard_to_blame, op_to_blame, unknown
-from ddefuzz.oracles.oracle import KindRow, Oracle
+from ddefuzz.oracles.oracle import KindRow, Oracle, only_differing, only_the_call
 from ddefuzz.oracles.parts import part_to_blame
 from ddefuzz.program.sizes import CALL_SIZES
 
 
 def judge(seen: OracleInput) -> tuple[Failure, ...]:
-    """Report a wrong result at some size. Calls that captured the program again do not test the first capture."""
+    """Report a wrong result at some size, else a wrong value of the graph. Calls that captured the program again do not
+    test the first capture.
+    """
     pairs = [(call, difference) for call in seen.observation.calls for difference in differences(seen, call)]
     values = [(call, difference) for call, difference in pairs if difference.what != "strides"]
     if not pairs:
-        return ()
+        return metas.judge(seen)
     call, difference = (values or pairs)[0]
     kind: Kind = "wrong-result" if values else "wrong-layout"
     evidence = f"at size {call.size}: {difference.what} of {difference.where}: {difference.how}"
@@ -30,8 +33,9 @@ def judge(seen: OracleInput) -> tuple[Failure, ...]:
 
 
 def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
-    """The guard whose true value fixes the result, if its fallback was not the true value; else the op of the
-    first wrong value. Strides that are wrong in inductor, but right in AOTAutograd's capture, are inductor's doing.
+    """The guard whose true value fixes the result, if its fallback was not the true value; else the fake kernel that
+    says something wrong of a value of the graph; else the op of the first wrong value. Strides that are wrong in
+    inductor, but right in AOTAutograd's capture, are inductor's doing.
     """
     only_layout = failure.kind == "wrong-layout"
 
@@ -47,6 +51,7 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     return (
         guard_to_blame(seen, call, shows, runner)
         or part_to_blame(seen, call, shows, runner)
+        or metas.located_at(call)
         or op_to_blame(seen, call, shows, anchor, runner)
         or unknown(seen)
     )
@@ -85,6 +90,11 @@ def differences(seen: OracleInput, call: Call) -> tuple[Difference, ...]:
     return tuple(one for one in call.differences if not why_unspecified(seen, one))
 
 
+def keep(failure: Failure) -> Failure:
+    """What a finding stores: the calls that differ, or the one whose graph says something wrong."""
+    return only_the_call(failure) if failure.kind == metas.KIND else only_differing(failure)
+
+
 KINDS: Mapping[Kind, KindRow] = {
     "wrong-result": KindRow(
         "the captured program computes other values than eager at some size",
@@ -99,6 +109,7 @@ KINDS: Mapping[Kind, KindRow] = {
         locate,
         severity="wrong layout",
     ),
+    **metas.KINDS,
 }
 
-ORACLE = Oracle("agreement", "the captured program and eager have different results", KINDS, judge, CALL_SIZES)
+ORACLE = Oracle("agreement", "the captured program and eager have different results", KINDS, judge, CALL_SIZES, keep)

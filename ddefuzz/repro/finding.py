@@ -426,6 +426,8 @@ def _config(finding: Finding, stage: Stage) -> list[str]:
 
 def _called(program: Program, stage: Stage, config: list[str], expected: ExpectedFailure, *, spread: bool) -> list[str]:
     """The lines that capture with the example's inputs and then call with those of the failure."""
+    if "node" in expected.seen and stage in COMPILED:
+        return _read_while_compiled(program, stage, config, expected, spread=spread)
     changes = any(name.endswith("_") for name in functions_in(program))
     again = []
     if expected.size not in (None, "example"):
@@ -435,11 +437,44 @@ def _called(program: Program, stage: Stage, config: list[str], expected: Expecte
             *_inputs(resized, stage, kept, spread=spread),
             *(_marks(program) if stage in COMPILED else []),
         ]
+    if "node" in expected.seen:
+        setting = [*_setting(program, stage, config, (), spread=spread), *_reader(stage, expected.seen)]
+        return [*setting, *_captured(stage), *again, "Reader(captured).run(*inputs)"]
     return [
         *_setting(program, stage, config, ("from copy import deepcopy",) if changes else (), spread=spread),
         *_captured(stage),
         *again,
         *_ending(stage, expected.seen, "deepcopy(inputs)" if changes else "inputs"),
+    ]
+
+
+_SHOWN: Final[Mapping[str, str]] = {
+    "strides": "{0}.stride(), {0}.storage_offset()",
+    "dtype": "{0}.dtype",
+    "number": "{0}",
+}
+"""What shows that a graph says something wrong of a tensor."""
+
+
+def _read_while_compiled(
+    program: Program, stage: Stage, config: list[str], expected: ExpectedFailure, *, spread: bool
+) -> list[str]:
+    """The lines that compile with the inputs of the failure, and run dynamo's graph node by node."""
+    resized = program if expected.size in (None, "example") else at_size(program, stage, expected.size)[0]
+    run = "torch.compile(program, backend=lambda graph, _: Reader(graph).run, fullgraph=True)(*inputs)"
+    return [*_setting(resized, stage, config, (), spread=spread), *_reader(stage, expected.seen), run]
+
+
+def _reader(stage: Stage, seen: Mapping[str, str]) -> list[str]:
+    """The lines that run a graph node by node. Of the node that is wrong they print what it says, and what is so."""
+    said = f'n.meta["{"example_value" if stage in COMPILED else "val"}"]'
+    shown = [_SHOWN.get(seen["what"], "{0}.shape").format(one) for one in (said, "value")]
+    return [
+        "class Reader(torch.fx.Interpreter):",
+        "    def run_node(self, n):",
+        "        value = super().run_node(n)",
+        f'        if getattr(n.target, "__name__", n.target) == "{seen["node"]}": print({shown[0]}, "but", {shown[1]})',
+        "        return value",
     ]
 
 

@@ -148,6 +148,15 @@ def nonzero_fails(error: Callable[..., Exception]) -> Callable[[Patch], None]:
     return plant
 
 
+def relu_says_other_strides(patch: Patch) -> None:
+    """The fake kernel of relu makes a transposed tensor."""
+
+    def transposed(x: torch.Tensor) -> torch.Tensor:
+        return x.new_empty_strided(x.shape, (1, x.shape[0]))
+
+    patch.setitem(torch._decomp.decomposition_table, torch.ops.aten.relu.default, transposed)
+
+
 def relu_is_skipped(patch: Patch) -> None:
     patch.setattr(torch, "relu", torch._dynamo.disable(torch.relu))  # type: ignore[no-untyped-call]
 
@@ -240,6 +249,7 @@ PLANTS: Mapping[Kind, Planted | InWorker] = {
     "internal-error": Planted(NONZERO, "export", nonzero_fails(lambda func: RuntimeError("planted"))),
     "wrong-result": Planted(CAT, "export", semantics=answered("Eq(u0, 0)", "cat"), calls=CALL_SIZES),
     "wrong-layout": Planted(STRIDED, "compile", strided_otherwise, calls=("2",)),
+    "wrong-meta": Planted(STRIDED, "export", relu_says_other_strides, calls=("example",)),
     "specialized": Planted(NARROWED, "compile", test_planted_assertions.plant_a_number, calls=CALL_SIZES),
     "narrowed": Planted(test_planted_assertions.KEPT, "export", narrowed, calls=CALL_SIZES),
     "over-strict": Planted(CAT, "export", semantics=asserted, calls=CALL_SIZES),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import types
 from collections.abc import Callable
 from functools import cache
 from itertools import count
@@ -18,14 +19,25 @@ import torch
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, CallEnd, Difference, Observation, Stage
+from ddefuzz.execute.protocol import (
+    EXPLICIT,
+    SIZE_OBLIVIOUS,
+    Call,
+    CallEnd,
+    Difference,
+    NodeDifference,
+    Observation,
+    Stage,
+)
 from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.metas import READ
 from ddefuzz.oracles.table import ORACLES
 from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.sizes import at_data_size
 from ddefuzz.program.text import parse
 from ddefuzz.repro.captures import CALLED as CAPTURES
 from ddefuzz.repro.finding import finding_script, finding_snippet
+from tests.oracles.planted_kinds import STRIDED, relu_says_other_strides
 
 RUNNER = Path(__file__).with_name("fork_scripts.py")
 
@@ -76,6 +88,7 @@ KINDS = {
     "narrowed": Call("2", CallEnd(), REFUSED),
     "changed": Call("2", CallEnd(), REFUSED),
     "diverged": differs("values"),
+    "wrong-meta": msgspec.structs.replace(AGREES, node=NodeDifference("mul", "strides", "(2,)", "aten::mul")),
 }
 """For each kind of captured programs that are wrong, a call that shows it."""
 
@@ -126,6 +139,7 @@ def test_every_kind_of_captured_programs_has_a_script() -> None:
         with pytest.raises(InputError, match="only the captured graph shows it"):
             finding_script(finding(kind, AGREES))
     ways = [(kind, "aot") for kind in KINDS] + [("wrong-result", stage) for stage in CAPTURES]
+    ways += [("wrong-meta", stage) for stage in READ]
     for kind, stage in ways:
         script = finding_script(finding(kind, KINDS[kind]), stage)
         compile(script, "repro.py", "exec")
@@ -259,6 +273,30 @@ def test_a_snippet_of_what_changes_its_inputs_copies_them() -> None:
     assert snippet.endswith("assert_close(captured(*deepcopy(inputs)), program(*inputs))\n")
     with pytest.raises(InputError, match="found a difference of mutation, expected a difference of the result"):
         finding_snippet(finding("wrong-result", differs("mutation"), text))
+
+
+@pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # run_decompositions uses what torch deprecates
+@pytest.mark.parametrize("stage", READ)
+def test_a_node_of_which_the_graph_is_wrong_is_shown(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = "relu" if stage in ("compile", "aot") else "relu.default"
+    node = NodeDifference(target, "strides", "(1, 2)", "aten::relu")
+    shown = finding("wrong-meta", msgspec.structs.replace(AGREES, node=node), STRIDED, stage)
+    module = types.ModuleType("script_of_a_node")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # dynamo looks for it
+    exec(compile(finding_script(shown), "script.py", "exec"), vars(module))
+    assert module.main() == 0
+    torch._dynamo.reset()
+    with monkeypatch.context() as patch:
+        relu_says_other_strides(patch)
+        assert module.main() == 1
+        torch._dynamo.reset()
+        capsys.readouterr()
+        if stage in ("export", "aot"):
+            exec(finding_snippet(shown), vars(module))
+            assert " but (4, 1) 0" in capsys.readouterr().out
+    torch._dynamo.reset()
 
 
 PLANTED = {
