@@ -49,10 +49,10 @@ from ddefuzz.ops import conversions, spec
 from ddefuzz.ops.catalogue import GROUPS, OPS
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.spec import OpSpec, Tensor
-from ddefuzz.program.evaluate import materialize, run_steps
-from ddefuzz.program.model import Dim, Expr, Program, Recipe, names_in
+from ddefuzz.program.evaluate import materialize, run_step, run_steps
+from ddefuzz.program.model import Call, Dim, Expr, Literal, Name, Program, Recipe, Sequence, Step, names_in
 from ddefuzz.program.recipes import DIFFERENTIABLE
-from ddefuzz.program.sizes import DataSize
+from ddefuzz.program.sizes import DataSize, at_data_size
 from ddefuzz.program.text import print_program
 
 
@@ -231,22 +231,64 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
             else:
                 attempt(lockstep, step, pick(profile, step))
     program = lockstep.program()
-    if profile.gradients and first.one_in(profile.gradients):
-        program = with_gradients(program)
     assume(program.steps and len(program.inputs) == len(inputs_read(program)))
+    if profile.gradients and first.one_in(profile.gradients):
+        program = with_gradients(program, lockstep.other_size)
+    elif profile.writes:
+        program = with_write(program, lockstep.other_size)
     return DrawnProgram(program, requested)
 
 
-def with_gradients(program: Program) -> Program:
-    """The program with inputs that require a gradient; as it is if eager refuses that."""
-    inputs = (replace(one, requires_grad=one.dtype in DIFFERENTIABLE) for one in program.inputs)
-    changed = replace(program, inputs=tuple(inputs))
-    try:
-        with strict_eager():
-            run_steps(changed, materialize(changed))
-    except REFUSALS:
-        return program
-    return changed
+def with_write(program: Program, other_size: DataSize) -> Program:
+    """The program with an op at its end that writes into a view, and all that shares its memory in the result: the last
+    view of which eager allows it. A copy in place of the view, or a view that autograd makes again, shows then.
+    """
+    env: dict[str, object] = dict(materialize(program))
+    with strict_eager():
+        for step in program.steps:
+            env |= run_step(step, env)
+    tensors = {name: one for name, one in env.items() if isinstance(one, torch.Tensor) and one.layout == torch.strided}
+    memory = {name: one.untyped_storage().data_ptr() for name, one in tensors.items() if one.numel()}
+    returned = program.returns.items if isinstance(program.returns, Sequence) else (program.returns,)
+    for written in reversed(memory):
+        shared = [Name(name) for name, where in memory.items() if where == memory[written] and name != written]
+        results = (*returned, *(one for one in (Name(written), *shared) if one not in returned))
+        write = Step((), Call("Tensor.add_", (Name(written), Literal(1))))
+        made = replace(program, steps=(*program.steps, write), returns=Sequence(results))
+        if shared and _runs(made, other_size):
+            return made
+    return program
+
+
+def _runs(program: Program, other_size: DataSize) -> bool:
+    with strict_eager():
+        try:
+            for sized in (program, at_data_size(program, other_size)):
+                run_steps(sized, materialize(sized))
+        except REFUSALS:
+            return False
+    return True
+
+
+def with_gradients(program: Program, other_size: DataSize) -> Program:
+    """The program with inputs that require gradients, if eager computes gradients at both data sizes; else the program
+    itself. A program that changes an input in place has none, for example.
+    """
+    made = replace(
+        program, inputs=tuple(replace(one, requires_grad=one.dtype in DIFFERENTIABLE) for one in program.inputs)
+    )
+    with strict_eager():
+        for sized in (made, at_data_size(made, other_size)):
+            try:
+                given = materialize(sized)
+                result = run_steps(sized, given)
+                results = result if isinstance(result, tuple) else (result,)
+                parts = [one for one in results if isinstance(one, torch.Tensor) and one.requires_grad]
+                wanted = [one for one in given.values() if one.requires_grad]
+                torch.autograd.grad(parts, wanted, [torch.ones_like(one) for one in parts], allow_unused=True)
+            except REFUSALS:
+                return program
+    return made
 
 
 def inputs_read(program: Program) -> frozenset[str]:

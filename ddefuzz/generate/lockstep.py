@@ -150,7 +150,7 @@ class Lockstep:
         self.steps: list[Step] = []
         self.tensors: list[Handle] = []
         self.ints: list[Handle] = []
-        self._other_size: DataSize = other_size
+        self.other_size: DataSize = other_size
         self._journal = journal
         self._left: dict[str, Any] = {}
         self._right: dict[str, Any] = {}
@@ -178,7 +178,7 @@ class Lockstep:
         position = len(self.inputs)
         item = Input(f"x{position}", dtype, shape, recipe, layout, requires_grad)
         # The sizes 0, 1 and 2 do not depend on other inputs, so one can be resized by itself.
-        (resized,) = at_data_size(Program((item,), (), Literal(None)), self._other_size).inputs
+        (resized,) = at_data_size(Program((item,), (), Literal(None)), self.other_size).inputs
         left = self._left[item.name] = materialize_input(item, position)
         right = left if resized == item else materialize_input(resized, position)
         self._right[item.name] = right

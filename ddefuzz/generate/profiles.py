@@ -119,7 +119,8 @@ class Profile:
     `unbacked_input` is the chance in 16 that a program starts from an input with unbacked dims rather than from
     a source. `stops` is how often an op that usually stops capture is drawn, beside others of its group. Of the blocks
     of cases that inductor calls together, every `inductor`-th is called there; none if it is 0. If `gradients` is not
-    0, one program in so many has inputs that require a gradient; of the inputs with unbacked dims that programs start
+    0, one program in so many has inputs that require a gradient; with `writes`, the others write into a view at their
+    end; of the inputs with unbacked dims that programs start
     from, one in `producers` has several, each of a size of its own.
     """
 
@@ -132,6 +133,7 @@ class Profile:
     inductor: int = 20
     gradients: int = 0
     producers: int = 0
+    writes: bool = False
 
 
 _RARE: Final = {
@@ -179,7 +181,15 @@ PROFILES: Final[dict[str, Profile]] = {
         _focused("reductions", "reductions", "decompositions", "transforms"),
         _focused("nn", "normalization", "attention", "convolution", "pooling", "resampling", "losses"),
         Profile(SHORT, _RARE, min_steps=2, max_steps=4),
-        Profile(CAPTURES, {**_RARE, **dict.fromkeys(_NOT_CAPTURED, 0.0)}, min_steps=3, max_steps=6, stops=0.0),
+        Profile(
+            CAPTURES,
+            {**_RARE, **dict.fromkeys(_NOT_CAPTURED, 0.0)},
+            min_steps=3,
+            max_steps=6,
+            stops=0.0,
+            gradients=2,
+            writes=True,
+        ),
         Profile(
             COMPILED,
             {
