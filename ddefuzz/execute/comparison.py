@@ -56,27 +56,37 @@ class Unequal(NamedTuple):
     how: str = ""
 
 
-def ended(compute: Callable[..., Any], inputs: tuple[Any, ...], backward: bool) -> CallResult:
-    """Call it, with the same seeds each time. With `backward`, also compute the gradients of what it returns."""
+def ended(compute: Callable[..., Any], inputs: tuple[Any, ...], order: int) -> CallResult:
+    """Call it, with the same seeds each time. Unless `order` is 0, also compute the gradients of what it returns."""
     torch.manual_seed(0)
     random.seed(0)
     try:
         result = compute(*inputs)
-        return CallResult(None, result, inputs, gradients_of(result, inputs) if backward else ())
+        return CallResult(None, result, inputs, gradients_of(result, inputs, order) if order else ())
     except Exception as error:  # noqa: BLE001 it is what is compared
         return CallResult(error)
 
 
-def gradients_of(result: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def gradients_of(result: Any, inputs: tuple[Any, ...], order: int = 1) -> tuple[Any, ...]:
     """The gradient of each input that requires one, None if the result does not depend on it.
 
-    Each float that is returned gets the same random gradient in every run.
+    Each float that is returned gets the same random gradient in every run. With an `order` of 2, the gradients of these
+    gradients are computed, too; nothing if autograd refuses: what was captured has no gradient of its own then.
     """
     wanted = [one for one in inputs if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf]
     floats = [part for part in parts_of(result).values() if is_inexact(part)]
     parts = [(place, part) for place, part in enumerate(floats) if part.requires_grad]
+    total: Any = sum(weighted(part, place) for place, part in parts)
+    if order == 2 and wanted and parts:
+        try:
+            first = torch.autograd.grad(total, wanted, create_graph=True, allow_unused=True)
+            again = [(place, one) for place, one in enumerate(first) if one is not None and one.requires_grad]
+            second: Any = sum(weighted(one, place) for place, one in again)
+            return (*first, *(torch.autograd.grad(second, wanted, allow_unused=True) if again else ()))
+        except Exception:  # noqa: BLE001
+            return ()
     if wanted and parts:
-        sum(weighted(part, place) for place, part in parts).backward()
+        total.backward()
     return tuple(one.grad for one in wanted)
 
 

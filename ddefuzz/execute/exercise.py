@@ -36,7 +36,7 @@ from ddefuzz.execute.subject import error_line, prepare
 from ddefuzz.instrument.recorder import modules_in
 from ddefuzz.internal import message_of
 from ddefuzz.program.recipes import fault_of
-from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size, with_drawn
+from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size, order_of, with_drawn
 from ddefuzz.program.text import print_program
 
 MOST_DIFFERENCES = 5  # differences that are kept of a call
@@ -271,10 +271,11 @@ def _run(
     try:
         with _state_kept(capture.module):
             value = compute(fresh)
-            if capture.backward:
+            order = order_of(at.size, backward=capture.backward)
+            if order:
                 journal.enter(side, at.size, gradient=True)
             leaves = tuple(leaves_of(fresh))
-            gradients = gradients_of(value, leaves) if capture.backward else ()
+            gradients = gradients_of(value, leaves, order) if order else ()
     except MemoryError:  # not the subject's (see `observe`)
         raise
     except BaseException as error:  # noqa: BLE001 the subject is under test: that it raises is the observation

@@ -21,25 +21,27 @@ def difference_of(node: Node, arguments: tuple[Any, Any], wrong: Unlike) -> Node
     is none, the kernel is wrong with symbols alone: it is that of the only op, else what the node calls.
     """
     ops: list[Any] = []
-    found: list[tuple[Any, Unlike]] = []
+    wrong_ops: list[tuple[Any, Unlike]] = []
 
-    class Noting(torch_api.DISPATCH_MODE.get()):  # type: ignore[misc]
+    class OpNotes(torch_api.DISPATCH_MODE.get()):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
             ops.append(func)
             real = args, kwargs or {}
-            fake = None if found else _fake_call(func, *real)
+            fake = None if wrong_ops else _fake_call(func, *real)
             value = func(*real[0], **real[1])
             if fake is not None:
-                said, given = fake
-                found.extend((func, one) for one in unlike(said, value, [*tensors(given, real)], {}, is_one_op(func)))
+                claim, given = fake
+                wrong_ops.extend(
+                    (func, one) for one in unlike(claim, value, [*tensors(given, real)], {}, is_one_op(func))
+                )
             return value
 
-    with suppress(Exception), Noting():
+    with suppress(Exception), OpNotes():
         if node.op == "call_method":
             getattr(arguments[0][0], str(node.target))(*arguments[0][1:], **arguments[1])
         elif callable(node.target):
             node.target(*arguments[0], **arguments[1])
-    op, (what, how) = found[0] if found else (ops[0] if len(ops) == 1 else node.target, wrong)
+    op, (what, how) = wrong_ops[0] if wrong_ops else (ops[0] if len(ops) == 1 else node.target, wrong)
     return NodeDifference(target_of(node), what, how, _name(op), *fake_kernel(op))
 
 
@@ -68,11 +70,11 @@ def fake_kernel(op: Any) -> tuple[str, str]:
     """
     if not hasattr(op, "overloadpacket"):
         return "", ""
-    found = (
+    kernel = (
         torch_api.META_TABLE.get().get(op)
-        or torch_api.DECOMPOSITIONS.get().get(op)
+        or torch_api.FAKE_DECOMPOSITIONS.get().get(op)
         or torch_api.REGISTERED.get().find(op.name()).fake_impl.kernel
         or torch_api.FAKE_IMPLS.get().get(op)
     )
-    code = getattr(inspect.unwrap(found), "__code__", None) if found is not None else None
+    code = getattr(inspect.unwrap(kernel), "__code__", None) if kernel is not None else None
     return ("", "") if code is None else (frames.display_file(code.co_filename), code.co_name)

@@ -47,10 +47,10 @@ class Reader(Interpreter):
         real = self.fetch_args_kwargs_from_env(n)
         pairs = list(tensors(map_arg((n.args, n.kwargs), said_of), real))
         agree = not any(one for pair in pairs for one in unlike_tensors(*pair, self.known, True))
-        value, said = super().run_node(n), said_of(n)
-        bind(said, value, self.known)
-        if agree and said is not None:
-            first = next(unlike(said, value, pairs, self.known, is_one_op(n.target)), None)
+        value, claim = super().run_node(n), said_of(n)
+        bind(claim, value, self.known)
+        if agree and claim is not None:
+            first = next(unlike(claim, value, pairs, self.known, is_one_op(n.target)), None)
             self.wrong = None if first is None else (n, real, first)
         return value
 
@@ -78,28 +78,28 @@ def is_one_op(target: Any) -> bool:
     return hasattr(target, "overloadpacket") and not target.has_kernel_for_dispatch_key(key)
 
 
-def tensors(said: Any, real: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def tensors(claim: Any, real: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The tensors in nested containers, as the graph says and real."""
-    if isinstance(said, torch.Tensor) and isinstance(real, torch.Tensor):
-        yield said, real
-    elif isinstance(said, (list, tuple)) and isinstance(real, (list, tuple)):
-        for pair in zip(said, real):
+    if isinstance(claim, torch.Tensor) and isinstance(real, torch.Tensor):
+        yield claim, real
+    elif isinstance(claim, (list, tuple)) and isinstance(real, (list, tuple)):
+        for pair in zip(claim, real):
             yield from tensors(*pair)
-    elif isinstance(said, dict) and isinstance(real, dict):
-        for name in said:
-            yield from tensors(said[name], real.get(name))
+    elif isinstance(claim, dict) and isinstance(real, dict):
+        for name in claim:
+            yield from tensors(claim[name], real.get(name))
 
 
-def bind(said: Any, value: Any, known: dict[str, int]) -> None:
+def bind(claim: Any, value: Any, known: dict[str, int]) -> None:
     """Note the values of the symbols that a value has first."""
-    if isinstance(said, torch.Tensor) and isinstance(value, torch.Tensor):
-        for pair in zip((*said.shape, *geometry(said)), (*value.shape, *geometry(value))):
+    if isinstance(claim, torch.Tensor) and isinstance(value, torch.Tensor):
+        for pair in zip((*claim.shape, *geometry(claim)), (*value.shape, *geometry(value))):
             bind(*pair, known)
-    elif isinstance(said, (list, tuple)) and isinstance(value, (list, tuple)):
-        for pair in zip(said, value):
+    elif isinstance(claim, (list, tuple)) and isinstance(value, (list, tuple)):
+        for pair in zip(claim, value):
             bind(*pair, known)
-    elif isinstance(said, torch.SymInt) and type(value) is int and said.node.expr.is_Symbol:
-        known.setdefault(str(said.node.expr), value)
+    elif isinstance(claim, torch.SymInt) and type(value) is int and claim.node.expr.is_Symbol:
+        known.setdefault(str(claim.node.expr), value)
 
 
 def geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -122,37 +122,39 @@ def number(size: Any, known: Mapping[str, int]) -> Any:
     return None
 
 
-def unlike(said: Any, value: Any, inputs: Any, known: Mapping[str, int], one_op: bool) -> Iterator[Unlike]:
+def unlike(claim: Any, value: Any, inputs: Any, known: Mapping[str, int], one_op: bool) -> Iterator[Unlike]:
     """What is said wrongly of a value, or of its parts. `inputs` are the tensors that it was made of. With `one_op`,
     whether it is a view of one of them is compared.
     """
-    if isinstance(said, torch.Tensor) and isinstance(value, torch.Tensor):
-        made, there = (shares_memory(one, [pair[at] for pair in inputs]) for at, one in enumerate((said, value)))
-        small = any(is_small(*pair) for pair in (*inputs, (said, value)))
-        yield from unlike_tensors(said, value, known, made == there and not small)
+    if isinstance(claim, torch.Tensor) and isinstance(value, torch.Tensor):
+        made, there = (shares_memory(one, [pair[at] for pair in inputs]) for at, one in enumerate((claim, value)))
+        small = any(is_small(*pair) for pair in (*inputs, (claim, value)))
+        yield from unlike_tensors(claim, value, known, made == there and not small)
         if one_op and made != there and value.numel():
             words = ("is a copy", "is a view")
             yield Unlike("alias", f"{words[made]}, the value {words[there]}")
-    elif isinstance(said, (list, tuple)) and isinstance(value, (list, tuple)):
-        if len(said) != len(value):
-            yield Unlike("structure", f"{len(said)} items, the value has {len(value)}")
-        for pair in zip(said, value):
+    elif isinstance(claim, (list, tuple)) and isinstance(value, (list, tuple)):
+        if len(claim) != len(value):
+            yield Unlike("structure", f"{len(claim)} items, the value has {len(value)}")
+        for pair in zip(claim, value):
             yield from unlike(*pair, inputs, known, one_op)
-    elif isinstance(value, (bool, int)) and number(said, known) not in (None, int(value)):
-        yield Unlike("number", f"{said} is {number(said, known)}, the value is {int(value)}")
+    elif isinstance(value, (bool, int)) and number(claim, known) not in (None, int(value)):
+        yield Unlike("number", f"{claim} is {number(claim, known)}, the value is {int(value)}")
 
 
-def unlike_tensors(said: torch.Tensor, value: torch.Tensor, known: Mapping[str, int], places: bool) -> Iterator[Unlike]:
+def unlike_tensors(
+    claim: torch.Tensor, value: torch.Tensor, known: Mapping[str, int], places: bool
+) -> Iterator[Unlike]:
     """What is said wrongly of a tensor. With `places`, strides and storage offset are compared, too."""
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return
-    shape = tuple(number(size, known) for size in said.shape)
+    shape = tuple(number(size, known) for size in claim.shape)
     if len(shape) == value.dim() and matches(shape, value.shape):
         shape = tuple(value.shape)
     for what, wanted, real in (
-        ("dtype", said.dtype, value.dtype),
-        ("structure", said.layout, value.layout),
-        ("structure", said.device.type, value.device.type),
+        ("dtype", claim.dtype, value.dtype),
+        ("structure", claim.layout, value.layout),
+        ("structure", claim.device.type, value.device.type),
         ("shape", shape, tuple(value.shape)),
     ):
         if wanted != real:
@@ -160,7 +162,7 @@ def unlike_tensors(said: torch.Tensor, value: torch.Tensor, known: Mapping[str, 
             return
     if not places or value.layout != torch.strided or not value.numel():
         return
-    strides, offset = tuple(number(one, known) for one in said.stride()), number(said.storage_offset(), known)
+    strides, offset = tuple(number(one, known) for one in claim.stride()), number(claim.storage_offset(), known)
     shown = [at for at, size in enumerate(value.shape) if size > 1]
     if not matches([strides[at] for at in shown], [value.stride(at) for at in shown]):
         yield Unlike("strides", f"{strides}, the value has {value.stride()}")
@@ -168,11 +170,11 @@ def unlike_tensors(said: torch.Tensor, value: torch.Tensor, known: Mapping[str, 
         yield Unlike("strides", f"storage offset {offset}, the value has {value.storage_offset()}")
 
 
-def is_small(said: torch.Tensor, value: torch.Tensor) -> bool:
+def is_small(claim: torch.Tensor, value: torch.Tensor) -> bool:
     """Whether an unknown size is 0 or 1. Then several strides describe one memory, and a fake kernel says those of
     larger sizes.
     """
-    return any(type(one) is not int and there < 2 for one, there in zip(said.shape, value.shape))
+    return any(type(one) is not int and there < 2 for one, there in zip(claim.shape, value.shape))
 
 
 def matches(wanted: Any, real: Any) -> bool:

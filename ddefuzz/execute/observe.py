@@ -46,6 +46,7 @@ from ddefuzz.execute.parts import left_out
 from ddefuzz.execute.preparation import PreparedSubject, inputs_of, sizes_by_name
 from ddefuzz.execute.protocol import (
     RETRACES,
+    SAYS_VALUES,
     Call,
     CallableSubject,
     ExceptionInfo,
@@ -56,7 +57,6 @@ from ddefuzz.execute.protocol import (
     Semantics,
     Stage,
     Subject,
-    differs,
     harm,
 )
 from ddefuzz.execute.retraces import RETRACE_FUNCTIONS
@@ -309,6 +309,8 @@ def _called(
     # A call may compile again, for other strides: the same guards get the same answers.
     with watch(how.mechanism, answers=how.answers) if how.answers else nullcontext():
         exercised = exercise(run.subject, capture, run.calls, forms, seed=run.seed)
+    if run.stage not in SAYS_VALUES:
+        exercised = tuple(msgspec.structs.replace(call, node=None) for call in exercised)
     calls = tuple(
         msgspec.structs.replace(call, captured=msgspec.structs.replace(call.captured, follows=source))
         if (source := recorder.source_of(call.captured.expression))

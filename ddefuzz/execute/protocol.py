@@ -224,6 +224,11 @@ RETRACES: Mapping[Stage, Retrace] = MappingProxyType(
 FRONTENDS: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot")
 """The captures whose result is a graph that runs as it is."""
 
+SAYS_VALUES: tuple[Stage, ...] = (*FRONTENDS, "decompose", "reexport")
+"""The stages whose graphs say of their values what fake kernels computed. Those of other stages are not their own, or
+do not say which values share memory (`saved`).
+"""
+
 CAPTURE_STAGES: tuple[Stage, ...] = (*FRONTENDS, "inductor", *RETRACES)
 
 TRACED: tuple[Stage, ...] = ("fake", *CAPTURE_STAGES)  # the stages that evaluate guards, so that semantics matter

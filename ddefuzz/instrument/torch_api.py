@@ -170,9 +170,8 @@ SHAPE_ID_MARKS = "_dynamo_shape_ids"
 RAW_EXPRESSION = "_expr"
 """The attribute of a SymNode with the symbol that it was made as. `expr` is what replaces this symbol."""
 FAKE_IMPLS = Api("torch._subclasses.fake_impls:op_implementations_dict", "the ops with fake kernels of their own")
-DECOMPOSITIONS = Api("torch._decomp:decomposition_table", "the decompositions that fake tensors use")
+FAKE_DECOMPOSITIONS = Api("torch._decomp:decomposition_table", "the decompositions that fake tensors use")
 REGISTERED = Api("torch._library.simple_registry:singleton", "the fake kernels that users register for their ops")
-DISPATCH_MODE = Api("torch.utils._python_dispatch:TorchDispatchMode", "sees each op that a call comes to")
 META_TABLE = Api("torch._decomp:meta_table", "the meta functions that fake tensors use before decompositions")
 KEY_GET = Api("torch.utils._pytree:key_get", "the part of a value that a symbol is bound to", ("obj", "kp"))
 LOOKUP_BACKEND = Api("torch._dynamo:lookup_backend", "dynamo's backends by name", ("compiler_fn",))

@@ -26,10 +26,9 @@ KIND: Final[Kind] = "wrong-meta"
 def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report the first call in which the captured graph says something wrong of a value.
 
-    A graph with a size that is replaced by what it is not in this call is for the specialization oracle. The graphs of
-    other stages are not their own. That of a loaded program does not say which values share memory.
+    A graph with a size that is replaced by what it is not in this call is for the specialization oracle.
     """
-    for call in seen.observation.calls if seen.observation.stage in READ else ():
+    for call in seen.observation.calls:
         if call.node is not None and not _assumes(seen, call):
             return (Failure(KIND, seen.observation, f"at size {call.size}: {_said(call.node)}", call.size),)
     return ()

@@ -313,7 +313,7 @@ def compare():
     if "assertions" in EXPECTED:
         fewer = any(new < old for old, new in zip(before, after))
         return {"assertions": "fewer" if fewer else "as many" if before == after else "more"}
-    calls = [ended(one, call_inputs(), $backward), ended(other, variant_call_inputs(), $backward)]
+    calls = [ended(one, call_inputs(), $order), ended(other, variant_call_inputs(), $order)]
     ways = ["returns" if call.error is None else "raises" for call in calls]
     if "taken" in EXPECTED:
         return {"taken": $size, "variant": ways[1]}
@@ -385,7 +385,7 @@ def script(text: str, _stage: Stage, failure: Failure) -> Script:
             "captured": _CAPTURED[capture].replace(
                 "compile(module", "compile(" + ("in_order(module)" if relation.in_order else "module")
             ),
-            "backward": capture == "aot",
+            "order": int(capture == "aot"),
             "places": repr(places),
             "size": repr(size),
             "ignored": repr(relation.ignores),

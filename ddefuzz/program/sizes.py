@@ -65,6 +65,13 @@ MOST_ELEMENTS: Final = 1_000_000  # no input with a drawn size has more
 LARGEST_RANDOM: Final = 9
 
 
+def order_of(size: CallSize, *, backward: bool) -> int:
+    """The order up to which gradients are computed in a call. A stage that captures gradients (`backward`) refuses
+    those of its gradients; elsewhere they are compared in two of the calls.
+    """
+    return 1 if backward else 2 if size in ("example", "0") else 0
+
+
 def kind_of_size(size: CallSize) -> str:
     """Which of `SIZE_KINDS` a size is."""
     return size if size in SIZE_KINDS else "drawn"

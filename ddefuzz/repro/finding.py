@@ -467,8 +467,8 @@ def _read_while_compiled(
 
 def _reader(stage: Stage, seen: Mapping[str, str]) -> list[str]:
     """The lines that run a graph node by node. Of the node that is wrong they print what it says, and what is so."""
-    said = f'n.meta["{"example_value" if stage in COMPILED else "val"}"]'
-    shown = [_SHOWN.get(seen["what"], "{0}.shape").format(one) for one in (said, "value")]
+    claim = f'n.meta["{"example_value" if stage in COMPILED else "val"}"]'
+    shown = [_SHOWN.get(seen["what"], "{0}.shape").format(one) for one in (claim, "value")]
     return [
         "class Reader(torch.fx.Interpreter):",
         "    def run_node(self, n):",

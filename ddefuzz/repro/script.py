@@ -25,7 +25,7 @@ from ddefuzz.files import real_path
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
 from ddefuzz.oracles.oracle import CAUGHT, Script
 from ddefuzz.program.model import Program
-from ddefuzz.program.sizes import MARKED, at_size, marks_of, module_of, symbols_of, values_of
+from ddefuzz.program.sizes import MARKED, at_size, marks_of, module_of, order_of, symbols_of, values_of
 from ddefuzz.repro import by_message, by_native, by_python
 from ddefuzz.repro.captures import AFTER_EXPORT, CALLED, CAPTURES
 
@@ -268,18 +268,18 @@ $functions
 """,
     attempt="""\
 Captured()(*make_inputs())  # not judged if this torch does not have an op
-eager = ended(Captured(), call_inputs(), $backward)
+eager = ended(Captured(), call_inputs(), $order)
 verdict = "fails otherwise"
 compute, captures = capture()
 before = captures()
 print("$calling", file=sys.stderr, flush=True)
-called = ended(compute, $marked, $backward)
+called = ended(compute, $marked, $order)
 if captures() == before:
-    found = seen(eager, called, lambda: ended(Captured(), in_float64(call_inputs()), $backward))
+    found = seen(eager, called, lambda: ended(Captured(), in_float64(call_inputs()), $order))
     verdict = "shows" if is_as(EXPECTED, found) else verdict
     alike = found["eager"] == found["captured"] and "differs" not in found
     verdict = "passes" if alike else verdict
-    if "differs" in found and compared(eager, ended(Captured(), call_inputs(), $backward)):
+    if "differs" in found and compared(eager, ended(Captured(), call_inputs(), $order)):
         verdict = "not judged"  # eager differs from eager
 else:  # the call tests another capture
     verdict, found = "not judged", {"captured": "again"}""",
@@ -307,7 +307,8 @@ def call_script(program: Program, stage: Stage, expected: ExpectedFailure, title
         marking=marking,
         capture=Template(CALLED[stage]).substitute(inputs="marked(make_inputs())" if marking else "make_inputs()"),
         marked="marked(call_inputs())" if marking else "call_inputs()",
-        backward=stage in ("aot", "inductor", "cpp-wrapper"),  # they capture gradients too
+        # These stages capture gradients too.
+        order=order_of(expected.size, backward=stage in ("aot", "inductor", "cpp-wrapper")),
         calling=CALLING,
     )
 

@@ -275,6 +275,7 @@ def test_a_snippet_of_what_changes_its_inputs_copies_them() -> None:
         finding_snippet(finding("wrong-result", differs("mutation"), text))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # run_decompositions uses what torch deprecates
 @pytest.mark.parametrize("stage", READ)
 def test_a_node_of_which_the_graph_is_wrong_is_shown(
