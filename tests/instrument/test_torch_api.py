@@ -49,7 +49,7 @@ ALLOWED = {
     "answers/patch.py": "imports that patches of torch's own files need, and calls in them that they replace",
     "fixes/change.py": "as answers/patch.py",
     "fixes/texts.py": "as repro/finding.py",
-    "checking/candidates.py": "calls that are offered to users",
+    "checking/rewrites.py": "calls that are offered to users",
     "sweep/recompile_reviewed.py": SOURCE_DATA,
     "classify/recognition.py": "the plumbing of these scripts: data about torch's source",
 }
