@@ -51,7 +51,7 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     return (
         guard_to_blame(seen, call, shows, runner)
         or part_to_blame(seen, call, shows, runner)
-        or metas.located_at(call)
+        or metas.located_at(call, anchor if only_layout else "")
         or op_to_blame(seen, call, shows, anchor, runner)
         or unknown(seen)
     )

@@ -42,13 +42,15 @@ def _said(node: NodeDifference) -> str:
     return f"{node.what} of {node.op}: the graph says {node.how}"
 
 
-def located_at(call: Call) -> Location | None:
-    """The fake kernel that says something wrong in a call; its op, if the kernel is not in Python."""
+def located_at(call: Call, anchor: str = "") -> Location | None:
+    """The fake kernel that says something wrong in a call; its op, if the kernel is not in Python. `anchor` stands for
+    what it says.
+    """
     node = call.node
     if node is None:
         return None
     site = Site("Python", node.file, node.function) if node.file else Site("op", None, node.op)
-    return Location(site, None, f"{node.what} of {node.op}")
+    return Location(site, None, anchor or f"{node.what} of {node.op}")
 
 
 def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:

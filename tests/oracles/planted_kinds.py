@@ -173,7 +173,10 @@ def strided_otherwise(patch: Patch) -> None:
 
     def change(graph: torch.fx.Graph, _: Any) -> None:
         node = next(one for one in graph.nodes if one.target is torch.relu)
-        node.target = lambda x: torch.relu(x).t().contiguous().t()
+        node.target = relu
+
+    def relu(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x).t().contiguous().t()
 
     test_planted_assertions.plant_in_dynamo(patch, change)
 
