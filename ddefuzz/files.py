@@ -332,6 +332,20 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
         write_atomically(folder / name, data)
 
 
+def remove_files(folder: Path, names: Iterable[str]) -> None:
+    """Remove files by their paths below `folder`, and their own folders if these become empty. Those that are not there
+    are left out. Raises `InputError` of `check_folder` before the first one.
+    """
+    there = [name for name in names if _mode(folder / name, follow=False) is not None]
+    check_folder(folder, there)
+    for name in there:
+        path = folder / name
+        with _one_line(path):
+            path.unlink()
+            if not any(path.parent.iterdir()):
+                path.parent.rmdir()
+
+
 def append(path: Path, content: bytes) -> None:
     """Add to a regular file, which is made if needed, all or nothing. Raises `InputError`."""
     with _one_line(path):

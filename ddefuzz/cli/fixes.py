@@ -13,7 +13,7 @@ from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.options import DB
 from ddefuzz.cli.output import LiveLine, current_invocation, deliver, page_writers, stop_on_interrupt
 from ddefuzz.cli.streams import say
-from ddefuzz.errors import EXIT_INTERRUPTED, InputError
+from ddefuzz.errors import EXIT_INTERRUPTED, InputError, refused
 from ddefuzz.files import write_files
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
@@ -230,7 +230,8 @@ def write(db: DatabaseUrl = DB, folder: Path = FOLDER) -> None:
     """
     fixes = _loaded(db, folder)[1]
     write_fixes(fixes, folder)
-    remove_others(fixes, folder)
+    if not refused():  # a finding that cannot be read may be in one of them
+        remove_others(fixes, folder)
     say(f"{counted(len(fixes), 'fix', 'fixes')} written to {folder}")
 
 

@@ -15,7 +15,16 @@ import tomli_w
 
 from ddefuzz.classify.signature import Site
 from ddefuzz.errors import InputError
-from ddefuzz.files import entries, is_folder, is_there, read_text, read_toml, write_files
+from ddefuzz.files import (
+    check_folder,
+    entries,
+    is_folder,
+    is_there,
+    read_text,
+    read_toml,
+    remove_files,
+    write_files,
+)
 from ddefuzz.records import record_of
 
 SCHEMA: Final = "ddefuzz.fix/1"
@@ -72,6 +81,8 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     def __post_init__(self) -> None:
         if not ID.fullmatch(self.id):
             raise ValueError(f"found the id {self.id[:40]!r}, expected one such as fix-0123456789")
+        if any(Path(file).is_absolute() or ".." in Path(file).parts for file in self.file.split(", ")):
+            raise ValueError(f"found the file {self.file[:80]!r}, expected one of PyTorch")
         if not self.findings:
             raise ValueError("found a fix without findings, expected at least one")
 
@@ -82,9 +93,9 @@ def write_fixes(fixes: Iterable[Fix], folder: Path) -> None:
         fields: dict[str, Any] = msgspec.to_builtins(fix)
         texts = {name: str(fields.pop(field, "")) for name, field in _TEXTS.items()}
         toml = tomli_w.dumps({"schema": SCHEMA, **_without_none(fields)})
+        check_folder(folder, [f"{fix.id}/{name}" for name in (TOML, *texts)])
         write_files(folder, {f"{fix.id}/{name}": text for name, text in {TOML: toml, **texts}.items() if text})
-        for name in (name for name, text in texts.items() if not text):
-            (folder / fix.id / name).unlink(missing_ok=True)
+        remove_files(folder, [f"{fix.id}/{name}" for name, text in texts.items() if not text])
 
 
 def _without_none(value: Any) -> Any:
@@ -96,12 +107,11 @@ def _without_none(value: Any) -> Any:
 def remove_others(fixes: Iterable[Fix], folder: Path) -> None:
     """Remove the folders of fixes that are not among these. Other folders are left alone."""
     kept = {fix.id for fix in fixes}
-    for place in entries(folder) if is_folder(folder) else ():
-        if ID.fullmatch(place.name) and place.name not in kept and is_there(place / TOML):
-            for name in (TOML, *_TEXTS):
-                (place / name).unlink(missing_ok=True)
-            if not any(place.iterdir()):
-                place.rmdir()
+    others = [one.name for one in entries(folder) if is_there(one / TOML)] if is_folder(folder) else []
+    remove_files(
+        folder,
+        [f"{one}/{name}" for one in others if ID.fullmatch(one) and one not in kept for name in (TOML, *_TEXTS)],
+    )
 
 
 def read_fixes(folder: Path) -> tuple[Fix, ...]:

@@ -23,7 +23,7 @@ from ddefuzz.answers.experiment import fault
 from ddefuzz.answers.patch import Patch
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Stage
-from ddefuzz.files import is_there
+from ddefuzz.files import is_file, is_there
 from ddefuzz.fixes.change import DELETED
 from ddefuzz.fixes.tasks import Sights, Task
 from ddefuzz.instrument.events import RaisedError
@@ -235,6 +235,9 @@ def _ended(words: list[str], environment: dict[str, str], folder: Path, seconds:
 
 def apply_fault(patch: str, files: Sequence[str]) -> str:
     """Why a patch does not apply to the files of the installed torch. Empty if it does. `InputError` without git."""
+    missing = [file for file in files if not file.startswith("torch/") or not is_file(torch_folder().parent / file)]
+    if missing:
+        return f"it has no file {missing[0][:80]!r}"
     with tempfile.TemporaryDirectory(prefix="ddefuzz-fix-") as made:
         folder = Path(made)
         for file in files:

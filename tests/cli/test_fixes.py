@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from msgspec.structs import replace
 from ddefuzz.answers.model import Answers, Tally
 from ddefuzz.answers.patch import Patch
 from ddefuzz.cli.fixes import command
+from ddefuzz.errors import InputError, refusals
 from ddefuzz.files import unified_diff
 from ddefuzz.findings.database import Database
 from ddefuzz.fixes.model import Fix, read_fixes, write_fixes
@@ -113,3 +116,48 @@ def test_bad_input_has_one_line(words: tuple[str, ...], tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", "")
     assert "expected git on the PATH" in refused("export", out)
     assert not Path(out).exists()
+
+
+def test_what_is_not_of_a_fix_is_neither_removed_nor_written(words: tuple[str, ...], tmp_path: Path) -> None:
+    folder, mine = Path(words[-1]), tmp_path / "mine"
+    other = replace(made(words), id="fix-0123456789")
+    write_fixes([other], folder)
+    (folder / other.id).rename(mine)
+    (folder / other.id).symlink_to(mine)
+    before = {path.name: path.read_bytes() for path in mine.iterdir()}
+    done = run("write", *words)
+    assert isinstance(done.exception, InputError)
+    assert "found a symbolic link" in str(done.exception)
+    assert {path.name: path.read_bytes() for path in mine.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["test.py", "change.patch", "fix.toml"])
+def test_a_folder_in_place_of_a_file_is_refused_before_anything_is_written(words: tuple[str, ...], name: str) -> None:
+    (row,) = json.loads(run("list", *words, "--format", "json").stdout)["fixes"]
+    (Path(words[-1]) / row["id"] / name).mkdir(parents=True)
+    done = run("write", *words)
+    assert isinstance(done.exception, InputError), done.output
+    assert [one.name for one in (Path(words[-1]) / row["id"]).iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    "file", ["../site-packages/numpy/version.py", "/etc/hostname", "nope.py", "torch", "", "x" * 300]
+)
+def test_a_file_that_is_none_of_torch_is_refused(words: tuple[str, ...], tmp_path: Path, file: str) -> None:
+    fix = made(words)
+    path = Path(words[-1]) / fix.id / "fix.toml"
+    path.write_text(path.read_text().replace('file = "torch/version.py"', f'file = "{file}"'))
+    done = run("export", str(tmp_path / "out"), *words, "--id", fix.id)
+    assert isinstance(done.exception, InputError), done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_removed_if_a_finding_cannot_be_read(words: tuple[str, ...]) -> None:
+    run("write", *words)
+    written = {path.name for path in Path(words[-1]).iterdir()}
+    with closing(sqlite3.connect(words[1].removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("update documents set document = '{'")
+    with refusals() as left_out:
+        run("write", *words)
+    assert left_out
+    assert {path.name for path in Path(words[-1]).iterdir()} == written != set()
