@@ -214,6 +214,7 @@ def running_user_code(path: str) -> Iterator[None]:
     """Run user code of the file `path`. An exception of ddefuzz then ends the worker. It is the code's doing if the
     code raised it, or had replaced a part of Python, or if a program that torch captures fails in this process, too.
     """
+    file = str(real_path(path))  # before the code can change what a relative path means
     try:
         with kept_intact(path):
             yield
@@ -221,7 +222,7 @@ def running_user_code(path: str) -> Iterator[None]:
         if not is_internal(error):
             raise
         retire()
-        what = _doing_of_user(path, error)
+        what = _doing_of_user(path, file, error)
         if what:
             expected = "expected code that leaves Python and torch as they are"
             # Python cannot print every exception of the user's, so it is no context.
@@ -229,10 +230,10 @@ def running_user_code(path: str) -> Iterator[None]:
         raise
 
 
-def _doing_of_user(path: str, error: BaseException) -> str:
+def _doing_of_user(path: str, file: str, error: BaseException) -> str:
     if restored:
         return f"replaces {min(restored)} in its worker"
-    if innermost_file(error) == str(real_path(path)):
+    if innermost_file(error) == file:
         return "raises when ddefuzz reads what it returned or raised"
     try:
         with kept_intact(path):

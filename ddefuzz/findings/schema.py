@@ -199,16 +199,25 @@ def whole_findings(session: Session, condition: ColumnElement[bool], *, observed
 def summaries(session: Session, condition: ColumnElement[bool]) -> Iterator[FindingSummary]:
     """What lists show of the findings that fit, by id."""
     rows = _selected(session, DOCUMENTS.c.summary, condition)
-    return readable("finding", rows, lambda row: msgspec.json.decode(row.summary, type=FindingSummary))
+    return readable("finding", rows, lambda row: msgspec.json.decode(_document(row.summary), type=FindingSummary))
 
 
 def _selected(session: Session, column: Column[Any], condition: ColumnElement[bool]) -> Iterable[Row[Any]]:
-    name = DOCUMENTS.c.finding_id
-    return session.execute(select(name, column).join(FINDINGS).where(condition).order_by(name))
+    """The column of the findings that fit, None where a finding has no document: then the row is damaged."""
+    rows = select(FINDINGS.c.id.label("finding_id"), column).select_from(FINDINGS).outerjoin(DOCUMENTS)
+    return session.execute(rows.where(condition).order_by(FINDINGS.c.id))
+
+
+def _document(value: object) -> str:
+    if not isinstance(value, str):
+        raise InputError(
+            f"found {'no document' if value is None else type(value).__name__}, expected its JSON document"
+        )
+    return value
 
 
 def _finding(row: Any, occurrences: Iterable[RowMapping]) -> Finding:
-    finding = msgspec.json.decode(with_measured(str(row.document).encode()), type=Finding)
+    finding = msgspec.json.decode(with_measured(_document(row.document).encode()), type=Finding)
     if finding.id != row.finding_id:
         raise InputError(f"found the id {finding.id!r}, expected that of its row")
     msgspec.json.encode(finding)  # JSON may spell lone surrogates, which nothing can write again

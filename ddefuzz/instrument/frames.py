@@ -11,6 +11,7 @@ import dis
 import linecache
 import os
 import re
+import sys
 import sysconfig
 from collections.abc import Sequence
 from functools import lru_cache
@@ -19,8 +20,6 @@ from pathlib import Path
 from traceback import StackSummary
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, TypeAlias
-
-import torch
 
 import ddefuzz
 from ddefuzz.instrument import torch_api
@@ -232,6 +231,7 @@ def variables(frame: FrameType | None) -> tuple[tuple[str, str], ...]:
 
 def _shape_or_number(value: Any) -> str:
     """A tensor as `(u0, 4) float32`; empty for what is no tensor and no number."""
+    torch: Any = sys.modules["torch"]  # not imported here: the process of a campaign does without it
     if isinstance(value, torch.Tensor):
         return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
     return str(value) if isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)) else ""

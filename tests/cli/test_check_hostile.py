@@ -249,7 +249,7 @@ def paths(x):
     pathlib.Path.exists = None
     return x + 1
 def leaves(x):
-    os.chroot(os.getcwd())
+    os.chroot(os.path.dirname(__file__) + "/empty")
     return x + 1
 def fine(x):
     return x + 2
@@ -263,6 +263,7 @@ def test_what_a_case_breaks_in_its_worker_is_no_bug_of_ddefuzz(tmp_path: Path) -
     cases = cases.replace("id=one.__name__", "id=f'{one.__name__}-{at}'").replace(
         "for one in (", "for at, one in enumerate(("
     )
+    (tmp_path / "empty").mkdir()
     (tmp_path / "user.py").write_text(BROKEN + cases.replace(",)]", ",))]"))
     done = check_apart(tmp_path, "user.py", "--no-advice", "--jobs", "1", "--stage", "export")
     page = " ".join(done.stdout.split())

@@ -457,6 +457,7 @@ def test_a_duplicate_of_what_was_deleted_is_not_exported(tmp_path: Path) -> None
     [
         ("UPDATE occurrences SET torch = 'new'", "found 'new', expected a version of torch"),
         ("UPDATE documents SET document = replace(document, '\"export\"', '\"grow\"')", "found the stage 'grow'"),
+        ("DELETE FROM documents", "found no document"),
     ],
 )
 def test_a_damaged_row_is_left_out_where_an_import_would_refuse_it(tmp_path: Path, change: str, message: str) -> None:
