@@ -6,6 +6,7 @@ Results are saved in a database as they come, so that what has one is not run ag
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -106,7 +107,8 @@ def interpreters_of(typed: Iterable[str]) -> tuple[Interpreter, ...]:
 
 
 def printed(python: str, words: Sequence[str], seconds: float, *codes: int) -> bytes:
-    """What a command of an interpreter's own ddefuzz prints. Its exit code may be 0 or one of `codes`.
+    """What a command of an interpreter's own ddefuzz prints. Its exit code may be 0 or one of `codes`: with 2, the rows
+    that it left out are refused here (`refusals`).
 
     Raises `UnsupportedError` if it does not end so, and `InputError` if it says that the input is wrong.
     """
@@ -121,7 +123,14 @@ def printed(python: str, words: Sequence[str], seconds: float, *codes: int) -> b
     if ran.returncode not in (EXIT_OK, *codes) or not ran.stdout:  # Python, too, ends with 1
         reason = (ran.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
         raise (InputError if ran.returncode == EXIT_USAGE else UnsupportedError)(f"{name} ended with {reason}")
+    if ran.returncode == EXIT_USAGE:
+        for line in ran.stderr.decode(errors="replace").splitlines():
+            if left_out := _LEFT_OUT.fullmatch(line):
+                refuse(InputError(left_out[1]))
     return ran.stdout
+
+
+_LEFT_OUT = re.compile(r"ddefuzz: left out \(\d+ of \d+\): (.*)")
 
 
 def said_of(python: str, words: Sequence[str]) -> str:
@@ -282,7 +291,7 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], settings: Setti
     """The cell of each case below the paths, by the interpreter's own `ddefuzz replay`."""
     words = ["replay", *map(str, paths), "-j", str(settings.jobs), "--format", "jsonl", *["--trust"] * settings.trust]
     cells: dict[str, Cell] = {}
-    for line in printed(interpreter.python, words, REPLAY_SECONDS, EXIT_FOUND).splitlines():
+    for line in printed(interpreter.python, words, REPLAY_SECONDS, EXIT_FOUND, EXIT_USAGE).splitlines():
         replayed = decoded(said_of(interpreter.python, words), line, _ReplayLine, "the result of a case")
         passes = replayed.expected.endswith(" ok") and replayed.status == "as expected"
         status: Status = "passes" if passes else _CELLS.get(replayed.status, "not judged")

@@ -1,13 +1,17 @@
-"""What follows from results under several versions of torch. Nothing is run."""
+"""What follows from results under several versions of torch. No program is run."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from ddefuzz.errors import EXIT_USAGE, refusals
 from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of, changes, in_order, release
 from ddefuzz.versions.page import write_page
+from ddefuzz.versions.run import printed
 
 SHORT: dict[str, Status] = {"f": "fails", "p": "passes", "s": "sometimes", "m": "moved", "-": "not judged"}
 
@@ -103,3 +107,16 @@ def test_the_page_has_categories_counts_and_what_differs(tmp_path: Path) -> None
     ]
     assert "`dde-aa` a \\| title" in page
     assert "<svg" in (tmp_path / "versions.svg").read_text()
+
+
+def test_rows_that_an_interpreter_leaves_out_are_left_out_here(tmp_path: Path) -> None:
+    text = (
+        '# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "u0"]):\n    return torch.relu(x)\n'
+    )
+    (tmp_path / "good.py").write_text(text)
+    (tmp_path / "bad.py").write_text(text.replace("torch.relu(x)", "os.getcwd()"))
+    words = ["corpus", "list", str(tmp_path), "--format", "json"]
+    with refusals() as left_out:
+        (case,) = json.loads(printed(sys.executable, words, 60, EXIT_USAGE))
+    assert case["path"] == str(tmp_path / "good.py")
+    assert [line.partition(":")[0] for line in left_out] == [str(tmp_path / "bad.py")]
