@@ -7,7 +7,7 @@ import inspect
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -164,13 +164,15 @@ def _can_reload(subject: Subject) -> bool:
     if not isinstance(subject, CallableSubject):
         return False
     if subject.path not in _RELOADS:
-        _RELOADS[subject.path] = not is_live(subject.path)
-        try:
-            with reloaded({}, _is_own):
-                prepare(subject)
-        except InputError:
-            _RELOADS[subject.path] = False
+        _RELOADS[subject.path] = not is_live(subject.path) and _imports_again(subject)
     return _RELOADS[subject.path]
+
+
+def _imports_again(subject: Subject) -> bool:
+    with suppress(InputError), reloaded({}, _is_own):
+        prepare(subject)
+        return True
+    return False
 
 
 _RELOADS: dict[str, bool] = {}
