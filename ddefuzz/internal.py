@@ -23,7 +23,7 @@ import msgspec
 
 from ddefuzz import __version__
 from ddefuzz.errors import EXIT_INTERNAL, DdefuzzError, InputError, is_of, unsupported_by
-from ddefuzz.files import is_folder, write_own
+from ddefuzz.files import is_folder, is_there, write_own
 
 FOLDER: Final = "_DDEFUZZ_REPORTS"
 """The environment variable by which workers know the folder of reports: their folder of temporary files is removed."""
@@ -139,7 +139,7 @@ def add(errors: Iterable[InternalError], drafts: Path) -> None:
     before its own.
     """
     for error in errors:
-        report = ""
+        report = error.report if error.report and is_there(Path(error.report)) else ""
         if error.report:
             with suppress(InputError, OSError):
                 report = str(write_own(Path(error.report), (drafts / Path(error.report).name).read_bytes()))
