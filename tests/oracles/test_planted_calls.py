@@ -182,4 +182,4 @@ def test_the_first_node_of_which_the_graph_is_wrong_is_the_site(monkeypatch: Pat
     monkeypatch.setitem(table, relu, lambda x: x.new_empty(x.shape))
     (found,) = judge_run(Trial(Run(ProgramSubject(text), "aot", calls=("example",)), NAMES)).failures
     assert found.failure.kind == "wrong-layout"
-    assert (found.signature.site.function, found.signature.anchor) == ("<lambda>", "strides of aten::relu")
+    assert (found.signature.site.function, found.signature.anchor) == ("<lambda>", "strides: permuted for contiguous")
