@@ -16,7 +16,8 @@ from ddefuzz.oracles import capture
 
 SCHEMA = "ddefuzz.artifacts/1"
 
-PartKind: TypeAlias = Literal["graph", "code", "guards"]
+PartKind: TypeAlias = Literal["graph", "code", "guards", "diff", "log"]
+"""A `diff` is what a step of inductor changed. A `log` is another entry of torch's trace log."""
 
 DIFFED: dict[Stage, str] = {
     "export": "export graph",
@@ -84,8 +85,23 @@ class Break(msgspec.Struct, frozen=True):
     count: int = 1
 
 
+class Frame(msgspec.Struct, frozen=True):
+    """A function that dynamo compiled: the user's, or one with which it resumes after a break.
+
+    `name` is dynamo's: `1/0` is the second function, compiled for the first time. `line` is where the function starts.
+    `failure` is that of the stage on the frame's graph.
+    """
+
+    name: str
+    function: str
+    line: str = ""
+    parts: tuple[Part, ...] = ()
+    failure: Cause | None = None
+
+
 class GraphBreaks(msgspec.Struct, frozen=True):
-    """What torch.compile(fullgraph=False) makes: the number of graphs, and the breaks in order of first visit.
+    """What torch.compile(fullgraph=False) makes: the number of graphs, the breaks in order of first visit, and the
+    frames in the order in which dynamo compiled them.
 
     `error` is what the call raised, if it did not end.
     """
@@ -93,6 +109,7 @@ class GraphBreaks(msgspec.Struct, frozen=True):
     graphs: int = 0
     breaks: tuple[Break, ...] = ()
     error: str = ""
+    frames: tuple[Frame, ...] = ()
 
 
 class StageOutput(msgspec.Struct, frozen=True):
@@ -183,9 +200,9 @@ def make(task: MakeTask) -> StageOutput:
     return result
 
 
-def find_breaks(subject: Subject) -> GraphBreaks:
-    """Compile with fullgraph=False."""
-    result: GraphBreaks = late("ddefuzz.artifacts.worker").find_breaks(subject)
+def find_breaks(task: MakeTask) -> GraphBreaks:
+    """Compile with fullgraph=False, and let each part go through the stage."""
+    result: GraphBreaks = late("ddefuzz.artifacts.breaks").find_breaks(task.subject, task.stage)
     return result
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ddefuzz import __version__
-from ddefuzz.artifacts.model import About, Artifacts, CallAt, Cause, GraphBreaks, Part, StageOutput
+from ddefuzz.artifacts.model import About, Artifacts, CallAt, Cause, Frame, GraphBreaks, Part, StageOutput
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.errors import InputError
 from ddefuzz.escape import json_text
@@ -37,6 +37,8 @@ INDEX, DOCUMENT = "index.html", "artifacts.json"
 
 SHOWN_GUARDS = 40
 """Guards that took their fallback, on the page. The JSON has all."""
+
+LANGUAGES = {"graph": "python", "code": "python", "diff": "diff"}
 
 COUNTED = {"graph": "node", "code": "kernel call", "guards": "guard"}
 
@@ -97,9 +99,22 @@ def files_of(made: Artifacts) -> Iterator[tuple[str, str]]:
     for diff in made.diffs:
         if diff.text:
             yield diff.file, diff.text
+    for frame in frames_of(made):
+        for part in frame.parts:
+            yield f"{place_of_frame(frame)}/{part.file}", part.text
     if made.broken is not None and made.broken.breaks:
         yield "graph-breaks.txt", "\n".join(f"{one.cause.line}\n{one.reason}\n" for one in made.broken.breaks)
     yield DOCUMENT, json_text(made, indent=True) + "\n"
+
+
+def frames_of(made: Artifacts) -> tuple[Frame, ...]:
+    """The frames of a subject that dynamo breaks: the only frame of another one is in the stages."""
+    return made.broken.frames if made.broken is not None and len(made.broken.frames) > 1 else ()
+
+
+def place_of_frame(frame: Frame) -> str:
+    """The folder of a frame: `frame-1-0`."""
+    return f"frame-{frame.name.replace('/', '-')}"
 
 
 def place_of(made: Artifacts, stage: StageOutput) -> str:
@@ -117,7 +132,7 @@ def _page(made: Artifacts) -> Iterator[Block]:
     yield Heading(f"{made.target}: what each stage makes", 1)
     if made.about is not None:
         yield from _about(made.about, [stage.stage for stage in made.stages])
-    sample = Span("\N{NO-BREAK SPACE}like this\N{NO-BREAK SPACE}", style="warn")
+    sample = Span("like this", style="warn")
     yield Paragraph(
         (f"torch {made.torch}. Lines that check a condition when the program runs are marked ", sample, ".")
     )
@@ -140,7 +155,7 @@ def _page(made: Artifacts) -> Iterator[Block]:
     for stage in made.stages:
         yield from _stage(stage, place_of(made, stage))
     if made.broken is not None:
-        yield from _broken(made.broken)
+        yield from _broken(made.broken, frames_of(made))
     for number, diff in enumerate(made.diffs, 1):
         yield Heading(diff.name)
         yield Code(diff.text.rstrip("\n"), "diff", 1, f"diff-{number}-") if diff.text else Paragraph(diff.note)
@@ -191,13 +206,8 @@ def _stage(stage: StageOutput, place: str) -> Iterator[Block]:
         yield Heading("Symbols", 3)
         rows = ((one.name, one.range, one.op, one.line) for one in stage.symbols)
         yield table(("symbol", "range", "made by", "line"), rows, code=("symbol", "made by", "line"))
-    for part in stage.parts:
-        marks = tuple(Mark(line, line, "warn") for line in part.assertions)
-        anchor = f"{place}-{part.file.replace('.', '-')}-"
-        code = Code(part.text.rstrip("\n"), "text" if part.kind == "guards" else "python", 1, anchor, marks)
-        file = Span(part.file, href=f"{place}/{part.file}")
-        summary = (f"{part.name}: {size_of(part)} (", file, ")")
-        yield Details(summary, (code,), is_open=stage.graph is not None and part.name == stage.graph.name)
+    opened = stage.graph.name if stage.graph is not None else ""
+    yield from _parts(stage.parts, place, opened)
     if stage.links:
         with_kernels = any(link.kernel for link in stage.links)
         titles = ("line", "node", "op", *(["kernel"] if with_kernels else []))
@@ -211,6 +221,25 @@ def _stage(stage: StageOutput, place: str) -> Iterator[Block]:
         yield Details(f"{way}: {counted(len(lines), 'node')}", (table(titles, cells, code=titles),))
     if stage.fallbacks:
         yield Details(f"{counted(len(stage.fallbacks), 'guard')} took the fallback", tuple(_fallbacks(stage)))
+
+
+def _parts(parts: Sequence[Part], place: str, opened: str = "") -> Iterator[Block]:
+    """The texts. Other entries of torch's log are files that the page only names."""
+    for part in parts:
+        if part.kind == "log":
+            continue
+        marks = tuple(Mark(line, line, "warn") for line in part.assertions)
+        anchor = f"{place}-{part.file.replace('.', '-')}-"
+        code = Code(part.text.rstrip("\n"), LANGUAGES.get(part.kind, "text"), 1, anchor, marks)
+        summary = (f"{part.name}{': ' if size_of(part) else ''}{size_of(part)} (", _link(part, place), ")")
+        yield Details(summary, (code,), is_open=part.name == opened)
+    if log := [part for part in parts if part.kind == "log"]:
+        rows = [(part.name, _link(part, place)) for part in log]
+        yield Details(f"torch's trace log: {counted(len(log), 'other text')}", (table(("entry", "file"), rows),))
+
+
+def _link(part: Part, place: str) -> Span:
+    return Span(part.file, href=f"{place}/{part.file}")
 
 
 def _fallbacks(stage: StageOutput) -> Iterator[Block]:
@@ -228,13 +257,42 @@ def _fallbacks(stage: StageOutput) -> Iterator[Block]:
         yield Paragraph(f"{left_out} more are in {DOCUMENT}.", "dim")
 
 
-def _broken(broken: GraphBreaks) -> Iterator[Block]:
+def _broken(broken: GraphBreaks, frames: Sequence[Frame]) -> Iterator[Block]:
     yield Heading("Graph breaks with fullgraph=False", anchor="breaks")
     ended = marked(" The call ended with `{}`", broken.error) if broken.error else ()
     yield Paragraph((f"{_counts(broken)}.", *ended))
     for graph_break in broken.breaks:
         yield _cause(graph_break.cause)
         yield Details("what dynamo says", (Code(graph_break.reason, "text"),))
+    if not frames:
+        return
+    yield Heading("Frames that dynamo compiled", 3)
+    yield Paragraph(
+        "1/0 is the second function, compiled for the first time. After a break, dynamo goes on with a function that "
+        "it makes of the rest.",
+        "dim",
+    )
+    titles = ("frame", "function", "starts at", "nodes", "assertions", "kernel calls")
+    yield table(titles, map(_frame_row, frames), right=titles[3:], code=("function", "starts at"))
+    for frame in frames:
+        yield Heading(f"{frame.name} {frame.function}", 3, anchor=place_of_frame(frame))
+        if frame.failure is not None:
+            yield _cause(frame.failure)
+        yield from _parts(frame.parts, place_of_frame(frame))
+
+
+def _frame_row(frame: Frame) -> tuple[str | Span, ...]:
+    graph = next((part for part in frame.parts if part.name == "dynamo graph"), None)
+    code = [part for part in frame.parts if part.kind == "code"]
+    last = code or ([graph] if graph is not None else [])
+    return (
+        Span(frame.name, href=f"#{place_of_frame(frame)}"),
+        frame.function,
+        frame.line,
+        str(graph.nodes) if graph is not None else "-",
+        str(sum(len(part.assertions) for part in last)) if last else "-",
+        str(sum(part.nodes for part in code)) if code else "-",
+    )
 
 
 def _cause(cause: Cause) -> Paragraph:
@@ -258,7 +316,7 @@ def ending(stage: StageOutput) -> str:
 def size_of(part: Part) -> str:
     """`12 nodes, 2 assertions`."""
     parts = [counted(part.nodes, COUNTED[part.kind])] if part.nodes else []
-    if part.kind != "guards":
+    if part.kind in ("graph", "code"):
         parts.append(counted(len(part.assertions), "assertion"))
     elif part.assertions:
         parts.append(f"{len(part.assertions)} of them on symbols")

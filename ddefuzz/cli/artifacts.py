@@ -79,7 +79,8 @@ def command(
     The graphs are dynamo's graph with its guards, the exported graph, and the forward and backward graphs of
     AOTAutograd. The code is inductor's. Assertions are marked. Each symbol is listed with its range and its origin.
     Each node is listed with the line that made it and the kernel that computes it. A stage that fails is listed with
-    its site and cause. Graph breaks of torch.compile(fullgraph=False) are listed with reason, site and cause.
+    its site and cause. Graph breaks of torch.compile(fullgraph=False) are listed with reason, site and cause, and
+    what each part makes.
 
     The argument is a program FILE, a finding (its ID or its folder), or your own FILE:NAME as for `ddefuzz check`.
 
@@ -113,7 +114,8 @@ def command(
         torch = first_answer(pool.submit(version, "torch", START_SECONDS), stopped)
         tasks = [MakeTask(chosen.subject, stage, one) for stage in wanted for one in map(Semantics, semantics)]
         futures = [(task, pool.submit(make, task, timeout)) for task in tasks]
-        breaking = pool.submit(find_breaks, chosen.subject, timeout)
+        # The last stage that is asked for makes what the earlier ones make, too.
+        breaking = pool.submit(find_breaks, MakeTask(chosen.subject, wanted[-1]), timeout)
         made: list[StageOutput] = []
         broken: GraphBreaks | None = None
         try:

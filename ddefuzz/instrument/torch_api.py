@@ -296,6 +296,11 @@ RECOMPILE_LIMITS = tuple(
 TRACE_LOG = Api(
     "torch._logging._internal:trace_log", "the log of what dynamo, AOTAutograd and inductor make (TORCH_TRACE)"
 )
+IR_BEFORE_FUSION, IR_AFTER_FUSION = (
+    Api(f"torch._inductor.debug:{name}", "hooked: the nodes of inductor's scheduler", ("nodes",))
+    for name in ("log_ir_pre_fusion", "log_ir_post_fusion")
+)
+IR_TEXT = Api("torch._inductor.debug:DebugFormatter._write_ir", "the text of the scheduler's nodes")
 PROVENANCE = Api(
     f"{_INDUCTOR_SETTINGS}:trace.provenance_tracking_level",
     "a setting: inductor logs which node became which kernel",

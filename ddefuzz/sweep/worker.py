@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
+from ddefuzz.artifacts.breaks import find_breaks
 from ddefuzz.artifacts.model import Cause
-from ddefuzz.artifacts.worker import find_breaks
 from ddefuzz.campaign.case import result_of
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.signature import Signature

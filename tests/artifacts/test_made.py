@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ddefuzz.artifacts.breaks import find_breaks
 from ddefuzz.artifacts.model import Artifacts, MakeTask
 from ddefuzz.artifacts.page import about, html_page
-from ddefuzz.artifacts.worker import find_breaks, make
+from ddefuzz.artifacts.worker import make
 from ddefuzz.cli.artifacts import command
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import ProgramSubject, Stage
@@ -76,7 +77,7 @@ def test_a_graph_break_has_its_site_once() -> None:
 @pytest.mark.slow
 def test_inductor_has_every_graph_its_code_and_the_kernel_of_each_node() -> None:
     made = make(MakeTask(ProgramSubject(TEXT), "inductor"))
-    names = [part.name for part in made.parts]
+    names = [part.name for part in made.parts if part.kind != "log"]
     assert names == [
         "dynamo graph",
         "joint graph",
@@ -87,7 +88,10 @@ def test_inductor_has_every_graph_its_code_and_the_kernel_of_each_node() -> None
         "generated code",
         "generated code 2",
         "guards",
+        "post-grad passes",
     ]
+    logged = {part.name for part in made.parts if part.kind == "log"}
+    assert logged >= {"ir pre fusion", "ir post fusion", "fx graph runnable", "compilation metrics", "timeline"}
     code = next(part for part in made.parts if part.name == "generated code")
     lines = code.text.splitlines()
     assert "if not (u1 >= 1):" in [lines[number - 1].strip() for number in code.assertions]

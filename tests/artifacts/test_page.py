@@ -9,7 +9,19 @@ import msgspec
 import pytest
 
 from ddefuzz.artifacts.graph import diffs_of
-from ddefuzz.artifacts.model import About, Artifacts, Break, Cause, Diff, GraphBreaks, Link, Part, StageOutput, Symbol
+from ddefuzz.artifacts.model import (
+    About,
+    Artifacts,
+    Break,
+    Cause,
+    Diff,
+    Frame,
+    GraphBreaks,
+    Link,
+    Part,
+    StageOutput,
+    Symbol,
+)
 from ddefuzz.artifacts.page import MASKS, about, artifacts_view, files_of, html_page, said_of, write_folder
 from ddefuzz.cli.artifacts import default_stages, target_of
 from ddefuzz.errors import InputError
@@ -58,6 +70,23 @@ def test_everything_on_the_page_is_escaped_and_nothing_is_loaded() -> None:
     assert re.findall(r"(?:src|href)=\"(?!#)([^\"]*)\"", page) == ["export/export-graph.py", "aot/forward-graph.py"]
     assert "@import" not in page
     assert "url(" not in page
+
+
+def test_the_frames_of_a_broken_model_have_their_files() -> None:
+    graph = Part("dynamo graph", "dynamo-graph.py", "graph", GRAPH, (3,), 1)
+    log = Part("fx graph runnable", "fx-graph-runnable.txt", "log", HOSTILE)
+    frames = (
+        Frame("0/0", HOSTILE, "line 5", (graph, log)),
+        Frame("1/0", "torch_dynamo_resume_in_f_at_9", failure=CAUSE),
+    )
+    broken = msgspec.structs.replace(ALL, broken=msgspec.structs.replace(BROKEN, frames=frames))
+    page = html_page(broken)
+    assert "<script" not in page
+    assert 'href="frame-0-0/fx-graph-runnable.txt"' in page
+    assert page.count("torch_dynamo_resume_in_f_at_9") == 2
+    assert dict(files_of(broken))["frame-0-0/dynamo-graph.py"] == GRAPH
+    alone = msgspec.structs.replace(ALL, broken=msgspec.structs.replace(BROKEN, frames=frames[:1]))
+    assert not [path for path, _ in files_of(alone) if path.startswith("frame-")]
 
 
 def test_the_page_of_a_finding_says_what_it_is_about() -> None:
