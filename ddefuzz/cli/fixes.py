@@ -228,6 +228,9 @@ def write(db: DatabaseUrl = DB, folder: Path = FOLDER) -> None:
 
     Folders of groups that are no more are removed.
     """
+    read_fixes(folder)
+    if lost := refused():
+        raise InputError(f"{folder}: found {counted(len(lost), 'fix', 'fixes')} that cannot be read, expected none")
     fixes = _loaded(db, folder)[1]
     write_fixes(fixes, folder)
     if not refused():  # a finding that cannot be read may be in one of them

@@ -188,10 +188,10 @@ def _say(text: str, kept: str = "") -> None:
 
 def _without_passwords(text: str) -> str:
     """An error without the passwords of databases, which may be anywhere in what was typed or set."""
-    from ddefuzz.findings.url import text_without_passwords  # noqa: PLC0415 SQLAlchemy takes longer than `--help`
+    from ddefuzz.cli import settings  # noqa: PLC0415 SQLAlchemy takes longer than `--help`
+    from ddefuzz.findings.url import text_without_passwords  # noqa: PLC0415
 
-    settings = (value for name, value in os.environ.items() if name.startswith("DDEFUZZ_"))
-    return text_without_passwords(text, [*sys.argv, *settings])
+    return text_without_passwords(text, [*sys.argv, *settings.texts()])
 
 
 def _usage_line(error: click.ClickException) -> str:

@@ -22,7 +22,7 @@ from ddefuzz.campaign.replay import (
 from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.options import JOBS, TRUST
 from ddefuzz.cli.output import LiveLine, current_invocation, deliver_report
-from ddefuzz.errors import InputError, NothingRanError
+from ddefuzz.errors import InputError, NothingRanError, refuse
 from ddefuzz.files import is_folder, is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.inventory import installed_version
@@ -145,16 +145,19 @@ def _replay_scripts(
 
 
 def findings_in(paths: Iterable[Path], url: DatabaseUrl | None) -> list[Finding]:
-    """The findings in folders (of all, or of one) and in a database, by id."""
+    """The findings in folders (of all, or of one) and in a database, by id. One that cannot be read is refused."""
     by_id: dict[str, Finding] = {}
     for path in paths:
         if not is_folder(path):
             raise InputError(f"{path}: found no folder there, expected one with findings")
-        if is_there(path / FINDING):
-            read: Iterable[Finding] = (read_finding(path),)
-        else:
-            read = read_findings(path, datetime.now(UTC))
-        by_id |= {finding.id: finding for finding in read}
+        if not is_there(path / FINDING):
+            by_id |= {finding.id: finding for finding in read_findings(path, datetime.now(UTC))}
+            continue
+        try:
+            finding = read_finding(path)
+            by_id[finding.id] = finding
+        except InputError as error:
+            refuse(error)
     if url is not None:
         with Database.open(url, create=False) as database:
             by_id |= {finding.id: finding for finding in database.findings()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -74,6 +75,27 @@ def read() -> dict[str, Any]:
         key.parameter if (key := KEYS.get(name)) else name: _checked(name, place, value)
         for name, (place, value) in _settings().items()
     }
+
+
+def texts() -> list[str]:
+    """Every text in the places of settings, keys too, also where it is no setting. A message may repeat any of them."""
+    found: list[str] = []
+    for values in PLACES.values():
+        with suppress(OSError, ValueError, AttributeError, InputError):
+            found.extend(_texts_in(values()))
+    return found
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for key, inner in value.items():
+                yield from (str(key), *_texts_in(inner))
+        case list():
+            for inner in value:
+                yield from _texts_in(inner)
 
 
 def _settings() -> dict[str, tuple[str, Any]]:

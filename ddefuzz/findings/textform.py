@@ -10,7 +10,7 @@ decisions in it.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -184,8 +184,9 @@ _KEYS = (
 def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = True) -> int:
     """Write exactly these findings to `folder` in their text form, and count them. Other files in it are left alone.
 
-    Unless `whole`, other findings in it stay too, with their decisions: they may be those that could not be read. A
-    finding that could not be read again is refused (`errors.refuse`), and stays as it is there.
+    A finding in it that cannot be read is refused (`errors.refuse`), and stays. Unless `whole`, all others stay too,
+    with their decisions: they may be those of the database that could not be read. A finding that could not be read
+    again is refused, and stays as it is there.
 
     Raises `InputError` if its known.toml has a decision that was not imported yet, or cannot be read.
     """
@@ -202,8 +203,10 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
     check_folder(folder, [KNOWN, *(f"{one}/{name}" for one in {*own, *(f.id for f in wanted)} for name in FILES)])
     files = {f"{name}/{file}": content for name, there in contents.items() for file, content in there.items()}
     gone = own - {finding.id for finding in wanted}
+    unread = set(_unread(folder, gone)) if whole else gone
+    gone -= unread
     before = read_known(folder / KNOWN) if is_there(folder / KNOWN) else {}
-    kept = {name: one for name, one in before.items() if name in gone and not whole}
+    kept = {name: one for name, one in before.items() if name in unread}
     by_id = {finding.id: finding for finding in wanted}
     for name, decision in before.items():
         if name not in kept and not _is_taken(folder, name, decision, by_id):
@@ -215,14 +218,23 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
     decisions = _toml({name: fields_of(known[name]) for name in sorted(known)})
     write_files(folder, {name: content for name, content in files.items() if content is not None} | {KNOWN: decisions})
     unwanted = [name for name, content in files.items() if content is None]
-    unwanted += [f"{place}/{name}" for place in gone if whole for name in FILES]
+    unwanted += [f"{place}/{name}" for place in gone for name in FILES]
     for name in unwanted:
         (folder / name).unlink(missing_ok=True)
-    for place in (folder / name for name in sorted(gone) if whole):
+    for place in (folder / name for name in sorted(gone)):
         remove_abandoned(place)
         if not any(place.iterdir()):
             place.rmdir()
     return len(wanted)
+
+
+def _unread(folder: Path, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        try:
+            read_finding(folder / name)
+        except InputError as error:
+            refuse(error)
+            yield name
 
 
 def _is_taken(folder: Path, name: str, decision: KnownDecision, findings: Mapping[str, Finding]) -> bool:
@@ -270,22 +282,45 @@ def check_size(finding: Finding) -> str:
 
 
 def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
-    """The findings of a text form, by id. Raises `InputError` with the path, what was found and what was expected.
+    """The findings of a text form, by id. One that cannot be read is refused (`errors.refuse`).
+
+    Raises `InputError` with the path, what was found and what was expected if known.toml is wrong: decisions are read
+    all or not at all.
 
     `when` is the time of the decisions that known.toml adds to the folders.
     """
     if not is_folder(folder):
         raise InputError(f"{folder}: found no such folder, expected one that `ddefuzz findings export` wrote")
-    findings = {finding.id: finding for finding in map(read_finding, _finding_folders(folder))}
-    for finding in findings.values():
-        _check_dup(str(folder / finding.id / FINDING), finding, findings)
+    findings, unread = dict[str, Finding](), set[str]()
+    for place in _finding_folders(folder):
+        try:
+            finding = read_finding(place)
+            findings[finding.id] = finding
+        except InputError as error:
+            refuse(error)
+            unread.add(place.name)
+    every = findings.keys() | unread
     for finding_id, known in read_known(folder / KNOWN).items() if is_there(folder / KNOWN) else ():
-        if finding_id not in findings:
+        if finding_id not in every:
             raise InputError(
                 f"{folder / KNOWN}: found {finding_id!r}, expected the id of a finding that has a folder there"
             )
-        findings[finding_id] = _with_decision(findings[finding_id], known, folder / KNOWN, when, findings)
+        if finding_id in findings:
+            findings[finding_id] = _with_decision(findings[finding_id], known, folder / KNOWN, when, every)
+    # A duplicate of what is refused is refused, too, and so are its own duplicates.
+    while dangling := dict(_dangling(folder, findings)):
+        for finding_id, refusal in dangling.items():
+            refuse(refusal)
+            del findings[finding_id]
     return tuple(findings[finding_id] for finding_id in sorted(findings))
+
+
+def _dangling(folder: Path, findings: Mapping[str, Finding]) -> Iterator[tuple[str, InputError]]:
+    for finding in findings.values():
+        try:
+            _check_dup(str(folder / finding.id / FINDING), finding, findings)
+        except InputError as error:
+            yield finding.id, error
 
 
 def _finding_folders(folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ import msgspec
 import tomli_w
 
 from ddefuzz.classify.signature import Site
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, refuse
 from ddefuzz.files import (
     check_folder,
     entries,
@@ -115,9 +115,15 @@ def remove_others(fixes: Iterable[Fix], folder: Path) -> None:
 
 
 def read_fixes(folder: Path) -> tuple[Fix, ...]:
-    """The fixes of a folder, by id; none if there is no such folder. Raises `InputError`."""
-    places = [one for one in entries(folder) if is_there(one / TOML)] if is_folder(folder) else []
-    return tuple(map(_read, places))
+    """The fixes of a folder, by id; none if there is no such folder. One that cannot be read is refused."""
+    fixes: list[Fix] = []
+    for place in entries(folder) if is_folder(folder) else ():
+        if is_there(place / TOML):
+            try:
+                fixes.append(_read(place))
+            except InputError as error:
+                refuse(error)
+    return tuple(fixes)
 
 
 def _read(place: Path) -> Fix:

@@ -188,6 +188,15 @@ def test_a_wrong_value_in_the_settings(value: str, ddefuzz: Said, tmp_path: Path
     assert WORD not in said.replace(written, "", 1)
 
 
+@pytest.mark.parametrize("secret", [f"postgresql://ada:A {WORD}@h/d", f"postgresql://ada@h/d?options={WORD}"])
+@pytest.mark.parametrize("written", ["seed = '{}'", "'{}' = 3", "stage = ['{}']", "budget = {{ url = '{}' }}"])
+def test_a_url_as_another_setting(secret: str, written: str, ddefuzz: Said, tmp_path: Path) -> None:
+    (tmp_path / "ddefuzz.toml").write_text(setting := f"{written.format(secret)}\n")
+    code, said = ddefuzz("run", "--budget", "1s")
+    said = said.replace(setting, "", 1)
+    assert (code, WORD in said, "postgresql" in said) == (2, False, True)
+
+
 @pytest.mark.parametrize("debug", ["", "1"])
 def test_an_internal_error(debug: str, ddefuzz: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(internal, "PLACE", str(tmp_path))

@@ -161,3 +161,15 @@ def test_nothing_is_removed_if_a_finding_cannot_be_read(words: tuple[str, ...]) 
         run("write", *words)
     assert left_out
     assert {path.name for path in Path(words[-1]).iterdir()} == written != set()
+
+
+def test_a_fix_that_cannot_be_read_is_left_out_and_never_written_over(words: tuple[str, ...]) -> None:
+    place = Path(words[-1]) / made(words).id / "fix.toml"
+    place.write_text("x = [")
+    with refusals() as left_out:
+        assert json.loads(run("list", *words, "--format", "json").stdout)["fixes"]
+        assert [line.partition(":")[0] for line in left_out] == [str(place)]
+    with refusals():
+        done = run("write", *words)
+    assert "found 1 fix that cannot be read, expected none" in str(done.exception)
+    assert place.read_text() == "x = ["

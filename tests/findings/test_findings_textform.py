@@ -454,6 +454,20 @@ def test_a_finding_that_could_not_be_read_again_is_left_out(tmp_path: Path) -> N
     assert len(read_findings(tmp_path, START)) == 2
 
 
+def test_one_that_cannot_be_read_is_left_out_with_its_duplicates_and_never_removed(tmp_path: Path) -> None:
+    double = msgspec.structs.replace(finding(ROLL), state="duplicate", duplicate_of=CHUNK.key)
+    write_findings([finding(CHUNK), double], tmp_path)
+    (tmp_path / CHUNK.key / "finding.toml").write_text("kind = [")
+    before = files(tmp_path)
+    with refusals() as left_out:
+        assert read_findings(tmp_path, START) == ()
+    assert [line.partition(": ")[2][:16] for line in left_out] == ["found an unreada", "duplicate_of 'dd"]
+    with refusals() as left_out:
+        write_findings([finding(ROLL)], tmp_path)
+    assert (len(left_out), files(tmp_path)[f"{CHUNK.key}/finding.toml"]) == (1, b"kind = [")
+    assert {name for name in before if name.startswith(CHUNK.key)} <= files(tmp_path).keys()
+
+
 def test_a_program_that_is_none_is_left_out(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{CHUNK.key}:1: found "):
         write_findings([msgspec.structs.replace(finding(), minimal="import os")], tmp_path)
