@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
@@ -231,12 +231,14 @@ def _package(name: str) -> str:
 
 @cache
 def _standard() -> dict[str, ModuleType]:
-    """The modules of Python's library that ddefuzz imports. They are restored without a word: other code replaces
-    some of their functions too, such as `warnings.warn`.
+    """The modules of Python's library that ddefuzz imports, or of which it imports a name. They are restored without a
+    word: other code replaces some of their functions too, such as `warnings.warn`.
     """
-    own = [vars(module) for name, module in sys.modules.items() if _package(name) == "ddefuzz"]
-    used = {one.__name__: one for names in own for one in names.values() if isinstance(one, ModuleType)}
-    return {name: one for name, one in used.items() if _package(name) in sys.stdlib_module_names}
+    own = [vars(module) for name, module in _modules().items() if _package(name) == "ddefuzz"]
+    values = [value for names in own for value in names.values()]
+    used = {one.__name__ for one in values if isinstance(one, ModuleType)}
+    used |= {str(one.__module__) for one in values if isinstance(one, type | FunctionType)}
+    return {name: one for name, one in _modules().items() if name in used and _package(name) in sys.stdlib_module_names}
 
 
 def _changeable() -> list[object]:

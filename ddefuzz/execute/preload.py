@@ -9,7 +9,10 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 from collections.abc import Iterable
+from multiprocessing import forkserver
+from types import SimpleNamespace
 
 from ddefuzz.instrument import torch_api
 
@@ -41,4 +44,16 @@ def preload(modules: Iterable[str]) -> None:
     gc.freeze()
 
 
+def ended(pid: int, options: int) -> tuple[int, int]:
+    """`os.waitpid` for the fork server, which expects that a child has ended. One whose code lets itself be traced stops
+    at a signal instead: it is killed.
+    """
+    found, status = os.waitpid(pid, options)
+    while found and os.WIFSTOPPED(status):
+        os.kill(found, signal.SIGKILL)
+        found, status = os.waitpid(found, 0)
+    return found, status
+
+
+vars(forkserver)["os"] = SimpleNamespace(**vars(os) | {"waitpid": ended})
 preload(MODULES)

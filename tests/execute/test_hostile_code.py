@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib
 import io
 import linecache
@@ -165,6 +166,13 @@ def test_modules_that_user_code_replaces_are_back(monkeypatch: pytest.MonkeyPatc
     with kept_intact("user.py"):
         sys.modules["ast"] = None  # type: ignore[assignment]
     assert sys.modules["ast"] is known
+
+
+def test_classes_of_a_library_of_which_ddefuzz_imports_names_are_back() -> None:
+    known = collections.deque
+    with kept_intact("user.py"):
+        collections.deque = None  # type: ignore[assignment,misc]
+    assert collections.deque is known
 
 
 def test_modules_that_user_code_imports_again_are_the_known_ones() -> None:

@@ -50,6 +50,9 @@ SUBJECT = """\
 import ctypes, os, signal, time, torch
 def segfault(x):
     ctypes.string_at(0)
+def traced(x):
+    ctypes.CDLL(None).ptrace(0, 0, 0, 0)
+    ctypes.string_at(0)
 def killed(x):
     signal.raise_signal(signal.SIGKILL)
 def hang(x):
@@ -220,6 +223,7 @@ def test_a_crash_is_reported_with_the_last_journal_entry(pool: Pool, folder: Pat
     [
         ("segfault", "crash", "SIGSEGV (Segmentation fault)"),
         ("killed", "crash", "SIGKILL (Killed)"),
+        ("traced", "crash", "SIGKILL (Killed)"),
         ("exhaust", "not-judged", "the process had no memory left"),
         ("leave", "not-judged", "the code ends its own process: exit code 7"),
         ("hang", "timeout", "stopped after 5 s by the clock"),
