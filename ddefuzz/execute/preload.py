@@ -45,8 +45,8 @@ def preload(modules: Iterable[str]) -> None:
 
 
 def ended(pid: int, options: int) -> tuple[int, int]:
-    """`os.waitpid` for the fork server, which expects that a child has ended. One whose code lets itself be traced stops
-    at a signal instead: it is killed.
+    """`os.waitpid` for the fork server, which expects that a child has ended. If user code lets the child be traced, it
+    stops at a signal instead: it is killed.
     """
     found, status = os.waitpid(pid, options)
     while found and os.WIFSTOPPED(status):

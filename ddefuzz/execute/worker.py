@@ -187,7 +187,7 @@ def perform(
     try:
         _keep_to_one_thread()
         kind, _ = signature(function)
-        with journal.kept_in(phases), limit.limited(cpu_seconds):
+        with journal.kept_in(phases), limit.limited(cpu_seconds), _alone():
             result = encoded(function(msgspec.json.decode(argument, type=kind)))
         answer = Answer(msgspec.Raw(result), is_done=True)
     except MemoryError:
@@ -204,6 +204,17 @@ def perform(
         internal.note(error)
     errors = msgspec.json.decode(encoded(internal.take()), type=tuple[internal.InternalError, ...])
     return msgspec.json.encode(msgspec.structs.replace(answer, errors=errors))
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """A process that user code forks in the block ends with it. It would answer, too, and take the next task."""
+    worker = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != worker:
+            os._exit(FINISHED)
 
 
 def encoded(value: Any) -> bytes:

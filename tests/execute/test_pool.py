@@ -53,6 +53,9 @@ def segfault(x):
 def traced(x):
     ctypes.CDLL(None).ptrace(0, 0, 0, 0)
     ctypes.string_at(0)
+def forked(x):
+    os.fork()
+    return x + 1
 def killed(x):
     signal.raise_signal(signal.SIGKILL)
 def hang(x):
@@ -240,6 +243,12 @@ def test_a_lost_run_is_an_observation(
     assert seen == Observation("eager", run.semantics, seen.outcome, seen.reason, output=seen.output)
     assert (seen.outcome, seen.reason) == (outcome, reason)
     assert ("in segfault" in seen.output) == (name == "segfault")
+
+
+@pytest.mark.slow
+def test_a_process_that_user_code_forks_takes_no_task(pool: Pool, subject: str) -> None:
+    run = Run(CallableSubject(subject, name="forked"), "eager")
+    assert [pool.observe(run, SECONDS).outcome for _ in range(6)] == ["ok"] * 6
 
 
 CALLED = """\
