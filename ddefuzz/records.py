@@ -43,10 +43,11 @@ def record_of(value: object, record: type[Record], where: object, keys: Iterable
     try:
         return msgspec.convert(value, record)
     except msgspec.ValidationError as error:
-        raise InputError(f"{where}: {_fault(str(error), value, record, keys)}") from error
+        raise InputError(f"{where}: {fault(str(error), value, record, keys)}") from error
 
 
-def _fault(message: str, value: Any, record: type[Any], keys: Iterable[str]) -> str:
+def fault(message: str, value: Any, record: type[Any], keys: Iterable[str] = ()) -> str:
+    """A message of msgspec about a value that does not fit the record, as `PLACE: found …, expected …`."""
     reason, _, path = message.partition(" - at `$")
     path = path.removesuffix("`")
     place = path.removeprefix(".")

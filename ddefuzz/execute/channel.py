@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import DupFd, ForkingPickler
@@ -53,6 +54,27 @@ def leave_fork_server() -> None:
         if vars(owner)[name] is not None:
             os.close(vars(owner)[name])
             vars(owner)[name] = None
+
+
+_performing: list[int] = []
+"""The process that performs a task."""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """A process that user code forks in the block ends with it. It would answer, too, and take the next task."""
+    _performing.append(os.getpid())
+    try:
+        yield
+    finally:
+        end_forked()
+        _performing.pop()
+
+
+def end_forked() -> None:
+    """End this process if user code has forked it: before it runs that code, too, and forks again."""
+    if _performing and os.getpid() != _performing[-1]:
+        os._exit(0)
 
 
 _retired = Event()

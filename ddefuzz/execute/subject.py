@@ -27,6 +27,7 @@ import torch
 
 import ddefuzz
 from ddefuzz.errors import DdefuzzError, InputError, is_of
+from ddefuzz.execute.channel import end_forked
 from ddefuzz.execute.isolation import current_folder, enter_folder, interpreter_kept, kept_intact, unwound
 from ddefuzz.execute.preparation import (
     PreparedSubject,
@@ -426,6 +427,7 @@ _PROGRAM_MODULE = "ddefuzz_program"
 
 def prepare(subject: Subject) -> PreparedSubject:
     """The subject with new arguments, the same in every run. Raises InputError if it cannot be used."""
+    end_forked()
     seed()
     file = subject.path if isinstance(subject, CallableSubject) else PROGRAM_FILE
     with of_user(f"{file}: found a callable or arguments whose construction"):

@@ -28,7 +28,7 @@ import psutil  # type: ignore[import-untyped]
 from ddefuzz import internal
 from ddefuzz.errors import DdefuzzError, UnsupportedError, is_of, unsupported_by
 from ddefuzz.execute import journal, limit
-from ddefuzz.execute.channel import DEAF, leave_fork_server, out_of_reach
+from ddefuzz.execute.channel import DEAF, alone, leave_fork_server, out_of_reach
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.protocol import Observation, PatchedRun, Run
 
@@ -187,7 +187,7 @@ def perform(
     try:
         _keep_to_one_thread()
         kind, _ = signature(function)
-        with journal.kept_in(phases), limit.limited(cpu_seconds), _alone():
+        with journal.kept_in(phases), limit.limited(cpu_seconds), alone():
             result = encoded(function(msgspec.json.decode(argument, type=kind)))
         answer = Answer(msgspec.Raw(result), is_done=True)
     except MemoryError:
@@ -204,17 +204,6 @@ def perform(
         internal.note(error)
     errors = msgspec.json.decode(encoded(internal.take()), type=tuple[internal.InternalError, ...])
     return msgspec.json.encode(msgspec.structs.replace(answer, errors=errors))
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """A process that user code forks in the block ends with it. It would answer, too, and take the next task."""
-    worker = os.getpid()
-    try:
-        yield
-    finally:
-        if os.getpid() != worker:
-            os._exit(FINISHED)
 
 
 def encoded(value: Any) -> bytes:

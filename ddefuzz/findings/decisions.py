@@ -194,7 +194,9 @@ def text_of(value: str | tuple[str, ...] | None) -> str:
 def checked_url(url: str, where: str = "") -> str:
     """The URL. Raises `InputError`, which begins with `where`, if it is none."""
     if not url.startswith(("https://", "http://")) or not url.isprintable() or " " in url:
-        raise InputError(f"{where}found {url[:300]!r}, expected one that starts with https://")
+        raise InputError(
+            f"{where}found {url[:300]!r}, expected one that starts with https:// and has no space or control character"
+        )
     return url
 
 

@@ -52,6 +52,7 @@ from ddefuzz.findings.model import (
     sequence_of,
     summary_of,
 )
+from ddefuzz.records import fault
 
 Given = TypeVar("Given")
 Record = TypeVar("Record")
@@ -317,7 +318,10 @@ def unpacked(data: bytes, type_: type[Record], most: int = MAX_UNPACKED) -> Reco
     if not decompressor.eof or decompressor.unused_data:
         raise PackedError("found a gzip file that is cut short or has data after its end")
     try:
-        return msgspec.json.decode(with_measured(raw), type=type_)
+        raw = with_measured(raw)
+        return msgspec.json.decode(raw, type=type_)
+    except msgspec.ValidationError as error:
+        raise PackedError(fault(str(error), msgspec.json.decode(raw), type_)) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise PackedError(str(error)) from error
 

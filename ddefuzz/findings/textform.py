@@ -349,7 +349,8 @@ def _read_observed(path: Path) -> ObservedFields:
     try:
         return unpacked(read_bytes(path), ObservedFields)
     except PackedError as error:
-        raise InputError(f"{path}: {error}, expected what `findings export` writes") from error
+        wanted = "" if ", expected " in str(error) else ", expected what `findings export` writes"
+        raise InputError(f"{path}: {error}{wanted}") from error
 
 
 def _toml(fields: dict[str, Any]) -> str:
