@@ -21,7 +21,7 @@ from ddefuzz.cli.ci import command as ci
 from ddefuzz.cli.ci import contents, init
 from ddefuzz.cli.findings import command as findings
 from ddefuzz.cli.main import cli
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, refusals
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import FILES, FINDING, KNOWN, MINIMAL, write_findings
 from ddefuzz.show.sites import INDEX, NO_SOURCE
@@ -191,11 +191,19 @@ def export(folder: Path, url: str) -> str:
     return str(done.exception or "")
 
 
+GONE = msgspec.structs.replace(ROLL, anchor="a.numel() == 1")
+
 OTHERS = ("notes", "dde-08f7b02bbb-old", "dde-08f7b02bb", "x-dde-", "DDE-08f7b02bbb", "dde")
 """Folders that are not named as findings are."""
 
 
-def test_an_export_deletes_only_in_folders_that_are_named_as_findings(tmp_path: Path, url: str) -> None:
+def test_an_export_deletes_only_findings_that_it_can_read(
+    tmp_path: Path, url: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with Database.open(f"sqlite:///{tmp_path_factory.mktemp('other')}/ddefuzz.db") as database:
+        database.record(sighting(GONE), START)
+        write_findings(database.findings(), tmp_path)
+    (tmp_path / GONE.key / "notes.txt").write_text("mine")
     for name in (*OTHERS, "dde-0123456789", "outside/dde-9876543210"):
         (tmp_path / name).mkdir(parents=True)
         for file in (FINDING, MINIMAL, "notes.txt"):
@@ -204,9 +212,12 @@ def test_an_export_deletes_only_in_folders_that_are_named_as_findings(tmp_path: 
     (tmp_path / CHUNK.key).mkdir()
     (tmp_path / CHUNK.key / "notes.txt").write_text("mine")
     before = tree(tmp_path)
-    assert export(tmp_path, url) == ""
+    unreadable = tmp_path / "dde-0123456789" / FINDING
+    with refusals() as left_out:
+        assert export(tmp_path, url) == ""
+    assert [line.partition(": ")[0] for line in left_out] == [str(unreadable)]
     after = tree(tmp_path)
-    gone = {f"dde-0123456789/{name}" for name in (FINDING, MINIMAL)}
+    gone = {f"{GONE.key}/{FINDING}", f"{GONE.key}/original.py", f"{GONE.key}/observed.json.gz"}
     assert {name for name in before if before[name] != after.get(name)} == gone
     made = {f"{one.key}/{name}" for one in (CHUNK, ROLL) for name in FILES}
     assert set(after) - set(before) <= {*made, KNOWN, ROLL.key}

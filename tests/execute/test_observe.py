@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
+from torch._inductor import config as inductor_config
 
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
@@ -234,5 +235,5 @@ def test_the_chain_follows_cause_then_context_and_ends() -> None:
 
 def test_inductor_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nowhere/c++")
-    monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, "/nowhere/c++"))
-    assert observe(Run(ProgramSubject(OK), "inductor")).outcome == "ok"
+    with inductor_config.patch({"cpp.cxx": (None, "/nowhere/c++")}):
+        assert observe(Run(ProgramSubject(OK), "inductor")).outcome == "ok"
