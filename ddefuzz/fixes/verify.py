@@ -151,6 +151,9 @@ def _samples(before: Sights, after: Sights) -> tuple[list[str], list[str]]:
     old, new = before.samples, after.samples
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     doubts = [f"sample {name}: was {old.get(name)!s:.160}, is {new.get(name)!s:.160}" for name in names[:3]]
+    runs = [len(before.of_samples), len(after.of_samples)]
+    if runs[0] != runs[1]:
+        return [], [*doubts, f"torch's samples are {runs[0]} runs, and with the change {runs[1]}"]
     doubts += (worse := _worse(before.of_samples, after.of_samples)[:3])
     evidence = []
     if not names and new:

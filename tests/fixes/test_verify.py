@@ -50,6 +50,7 @@ def test_nothing_speaks_against_a_change_that_only_mends() -> None:
         (replace(AFTER, eager=(failed("eager"),)), "eager raises another error"),
         (replace(AFTER, samples={"roll 0": "b"}), "sample roll 0: was a, is b"),
         (replace(AFTER, of_samples=(failed(), failed("export"))), "a sample in export: ValueError: no"),
+        (replace(AFTER, of_samples=(ok(),)), "torch's samples are 2 runs, and with the change 1"),
         (replace(AFTER, of_samples=(differs(), ok())), "a sample in aot: differs at 0"),
         (replace(AFTER, scripted={"torch.x:roll": "Error: no"}), "torch.jit.script of torch.x:roll fails: Error: no"),
         (replace(AFTER, test="fails: E"), "the test, before: fails: E; after: fails: E"),
