@@ -48,11 +48,11 @@ def ended(pid: int, options: int) -> tuple[int, int]:
     """`os.waitpid` for the fork server, which expects that a child has ended. If user code lets the child be traced, it
     stops at a signal instead: it is killed.
     """
-    found, status = os.waitpid(pid, options)
-    while found and os.WIFSTOPPED(status):
-        os.kill(found, signal.SIGKILL)
-        found, status = os.waitpid(found, 0)
-    return found, status
+    child, status = os.waitpid(pid, options)
+    while child and os.WIFSTOPPED(status):
+        os.kill(child, signal.SIGKILL)
+        child, status = os.waitpid(child, 0)
+    return child, status
 
 
 vars(forkserver)["os"] = SimpleNamespace(**vars(os) | {"waitpid": ended})
