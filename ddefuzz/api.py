@@ -97,7 +97,7 @@ def check(
             raise InputError(f"{model}: found arguments for a name, expected those that its file has")
         else:
             hide_main()
-            report = check_named(model, options, unbacked=unbacked)
+            report = check_named([model], options, unbacked=unbacked)
     if errors:
         raise RuntimeError("\n".join(map(str, errors)))
     return report

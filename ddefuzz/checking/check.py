@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 import msgspec
 
 from ddefuzz.answers.model import Control, ControlOutcome, data_dependent
+from ddefuzz.checking.acceptance import Acceptance
 from ddefuzz.checking.patch import Advice, Candidate, Interface, Notes, TrialResult, TryChange
 from ddefuzz.checking.problems import CaseRuns, Problem, failures_of, problems_of, summary, torch_itself
 from ddefuzz.checking.report import CaptureResult, Offer, Report, captures_of, failed
@@ -24,7 +25,7 @@ from ddefuzz.checking.search import advise, may_help
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.chain import lasting
 from ddefuzz.classify.failure import decisive
-from ddefuzz.errors import InputError, NothingRanError
+from ddefuzz.errors import InputError, NothingRanError, refuse
 from ddefuzz.execute.limit import check_seconds
 from ddefuzz.execute.pool import NO_MEMORY, Future, LostTask, Pool, lost_observation
 from ddefuzz.execute.protocol import (
@@ -54,6 +55,7 @@ from ddefuzz.oracles.table import APART, NAMES, ORACLES, check_choice
 from ddefuzz.program.model import Program
 from ddefuzz.program.sizes import CallSize, check_sizes
 from ddefuzz.program.text import print_program, read_program
+from ddefuzz.show.blocks import counted
 
 START_SECONDS = 120.0  # how long the user's module may take to import, torch with it
 
@@ -112,10 +114,11 @@ SILENT = Progress()
 
 
 class Target(msgspec.Struct, frozen=True):
-    """One thing to check, and its name in the report."""
+    """One thing to check, its name in the report, and its name among several targets."""
 
     case: str
     subject: Subject
+    name: str = ""
 
 
 class PlannedCapture(NamedTuple):
@@ -154,7 +157,7 @@ def targets_of(executor: Executor, target: str, case: str | None, unbacked: str)
         if case is not None:
             raise InputError(f"{target}: found both a name and --case {case}, expected one of them")
         subject = CallableSubject(file, name=name or None, unbacked=unbacked)
-        return [Target(name or path.stem, subject)]
+        return [Target(name or path.stem, subject, target)]
     text = read_program(path)
     if text is not None:
         if case is not None or unbacked:
@@ -162,14 +165,15 @@ def targets_of(executor: Executor, target: str, case: str | None, unbacked: str)
             raise InputError(f"{file}: found a program and {option}, expected user code")
         stored = ProgramSubject(text)
         stored.program(file)  # raises if it is none
-        return [Target(path.stem, stored)]
+        return [Target(path.stem, stored, target)]
     ids = executor.submit(list_cases, file, START_SECONDS).result()
     if isinstance(ids, LostTask):
         raise InputError(f"{file}: found a module whose import ends in {ids.outcome}: {ids.reason}")
     if case is not None and case not in ids:
         near = ", ".join(get_close_matches(case, ids) or ids[:5])
         raise InputError(f"{file}: found no case {case!r} among {len(ids)}, expected one such as {near}")
-    return [Target(one, CallableSubject(file, case=one, unbacked=unbacked)) for one in ids if case in (None, one)]
+    chosen = [one for one in ids if case in (None, one)]
+    return [Target(one, CallableSubject(file, case=one, unbacked=unbacked), f"{file}:{one}") for one in chosen]
 
 
 def list_cases(path: str) -> tuple[str, ...]:
@@ -344,8 +348,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     `oracles` are those with stages of their own that judge too. `timeout` is the limit of one capture in CPU seconds.
     Changes of the code of one case are tried for `budget` CPU seconds; with None, none are. `known` is a folder of
-    findings, by default `findings`. What is captured of a program is called at the `sizes`, too. Raises InputError for
-    names that do not exist, and times that are none.
+    findings, by default `findings`. What is captured of a program is called at the `sizes`, too. Problems that are
+    `accepted` do not fail. Raises InputError for names that do not exist, and times that are none.
     """
 
     stages: tuple[Stage, ...] = DEFAULT_STAGES
@@ -355,6 +359,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     budget: float | None = 60.0
     known: Path | None = None
     sizes: tuple[CallSize, ...] = ()
+    accepted: tuple[Acceptance, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("stages", self.stages, STAGES, some=True)
@@ -365,21 +370,36 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_named(
-    target: str,
+    names: Sequence[str],
     options: Options,
     progress: Progress = SILENT,
     *,
     case: str | None = None,
     unbacked: str = "",
     jobs: int = 1,
+    whole_names: bool = False,
 ) -> Report:
-    """Check what a name stands for (`FILE:NAME`, `package.module:NAME`, a file), in workers.
+    """Check what names stand for (`FILE:NAME`, `package.module:NAME`, a file), in workers.
 
-    Raises InputError if it cannot be built, and NothingRanError for a file without cases.
+    Among several names, one that cannot be built is refused (`errors.refuse`). Then, or with `whole_names`, a case has
+    the name of its target in the report. Raises InputError if none can be built, and NothingRanError for a file without
+    cases.
     """
-    workers = 1 if ":" in target or case is not None else jobs
+    names = tuple(dict.fromkeys(names))
+    is_single = len(names) == 1
+    workers = 1 if is_single and (":" in names[0] or case is not None) else jobs
     with Pool(workers, samples=False) as pool:
-        return check_targets(pool, target, targets_of(pool, target, case, unbacked), options, progress)
+        targets: list[Target] = []
+        for name in names:
+            try:
+                targets += targets_of(pool, name, case, unbacked)
+            except InputError as error:
+                if is_single or (name == names[-1] and not targets):
+                    raise
+                refuse(error)
+        if whole_names or not is_single:
+            targets = [msgspec.structs.replace(target, case=target.name) for target in targets]
+        return check_targets(pool, names[0] if is_single else counted(len(names), "target"), targets, options, progress)
 
 
 def check_live(
@@ -471,10 +491,11 @@ def check_targets(
             captures += captures_of(of_target)
             problems += problems_of(of_target)
     known = options.known or default_folder()
+    accepted = tuple((target.case, one) for target in targets for one in options.accepted if one.target == target.name)
     return Report(
         name,
         torch_itself().version,
-        not failed(captures),
+        not failed(captures, accepted),
         tuple(one for one in captures if one.stage != "eager" or "eager" in options.stages or one.outcome != "ok"),
         tuple(problems),
         changes=tuple(Offer(case, change) for case, found in advice.items() for change in found.changes),
@@ -482,6 +503,7 @@ def check_targets(
         known=known_findings(known, [key for one in problems for key in one.keys]) if known is not None else (),
         refused=tuple(refused),
         notes=tuple(remarks),
+        accepted=accepted,
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz import __version__
+from ddefuzz.checking.acceptance import Acceptance
 from ddefuzz.checking.edits import ChangeKind
 from ddefuzz.checking.patch import HARM, MEANING, Advice, Change, Fix, together, unified
 from ddefuzz.checking.problems import (
@@ -31,7 +32,7 @@ from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, SIZE_OBLIVIOUS, T
 from ddefuzz.files import leads_to_file
 from ddefuzz.findings.textform import KnownFinding
 from ddefuzz.oracles.capture import KINDS
-from ddefuzz.oracles.table import kinds, row_of
+from ddefuzz.oracles.table import row_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.show.blocks import (
     Block,
@@ -49,8 +50,6 @@ from ddefuzz.show.blocks import (
 )
 from ddefuzz.show.evidence import verdicts_line
 from ddefuzz.show.html import html
-from ddefuzz.show.record import Report as Record
-from ddefuzz.show.record import Result, Rule
 from ddefuzz.show.terminal import terminal
 
 SCHEMA = "ddefuzz.check/3"
@@ -89,8 +88,9 @@ class Offer(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """The whole result. `changes` are in order of harm; `advice` has what else was tried for each case that fails.
 
-    `ok` says that no capture fails, no captured program is wrong, and something was judged. `refused` are the cases
-    that cannot be built, `notes` what there is to say of cases that are captured.
+    `ok` says that no capture fails, no captured program is wrong, and something was judged; problems that are
+    `accepted`, each with its case, do not count. `refused` are the cases that cannot be built, `notes` what there is to
+    say of cases that are captured.
     """
 
     target: str
@@ -103,6 +103,7 @@ class Report(msgspec.Struct, frozen=True):
     known: tuple[KnownFinding, ...] = ()
     refused: tuple[str, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
+    accepted: tuple[tuple[str, Acceptance], ...] = ()
     schema: str = SCHEMA
 
     @property
@@ -113,6 +114,10 @@ class Report(msgspec.Struct, frozen=True):
             if not offer.change.fails:
                 changes.setdefault(offer.case, offer.change)
         return tuple(changes.values())
+
+    def accepting(self, problem: Problem) -> Acceptance | None:
+        """What accepts a problem."""
+        return next((one for case, one in self.accepted if case == problem.case and one.key in problem.keys), None)
 
     def text(self, width: int = 100, *, color: bool = False) -> str:
         """The report for a terminal of this width."""
@@ -134,18 +139,35 @@ class Report(msgspec.Struct, frozen=True):
         return unified(together(self.best))
 
 
-def failed(captures: Iterable[CaptureResult]) -> bool:
+def failed(captures: Iterable[CaptureResult], accepted: Iterable[tuple[str, Acceptance]] = ()) -> bool:
     """Whether a capture or eager failed, a captured program is wrong, or nothing was judged.
 
-    Size-oblivious semantics do not count, and eager counts as judged only where nothing is captured.
+    Size-oblivious semantics do not count, nor do captures all of whose problems are accepted. Eager counts as judged
+    only where nothing is captured.
     """
     captures = tuple(captures)
+    fine = {(case, one.key) for case, one in accepted}
     counted = [one for one in captures if not one.semantics.startswith(SIZE_OBLIVIOUS.mechanism)]
     judged = {one.outcome for one in counted if one.stage != "eager"} or {one.outcome for one in counted}
+
+    def is_accepted(capture: CaptureResult) -> bool:
+        return bool(capture.keys) and fine >= {(capture.case, key) for key in capture.keys}
+
     return (
-        any(one.outcome not in ("ok", "captured", "not-judged") for one in counted)
+        any(one.outcome not in ("ok", "captured", "not-judged") and not is_accepted(one) for one in counted)
         or not captures
         or judged == {"not-judged"}
+    )
+
+
+def acceptable(report: Report, reason: str, expires: date | None) -> tuple[Acceptance, ...]:
+    """The problems that make a report fail. The cases of the report have the names of their targets."""
+    failing = {(one.case, key) for one in report.captures if failed([one]) for key in one.keys}
+    return tuple(
+        Acceptance(problem.case, key, reason, expires, one_line(what(problem)))
+        for problem in report.problems
+        for key in problem.keys
+        if (problem.case, key) in failing
     )
 
 
@@ -225,7 +247,9 @@ def _case_view(report: Report, case: str) -> Iterator[Block]:
     for number, problem in enumerate(problems, 1):
         owner = str(problem.owner)
         yield Heading(f"{number}. {owner[:1].upper()}{owner[1:]}: {what(problem)}")
-        yield _facts(_problem_facts(problem, problems[: number - 1], report.known))
+        accepting = report.accepting(problem)
+        decided = () if accepting is None else (("accepted", str(accepting)),)
+        yield _facts((*_problem_facts(problem, problems[: number - 1], report.known), *decided))
     changes = [one.change for one in report.changes if one.case == case]
     for advice in (one for of_case, one in report.advice if of_case == case):
         for number, change in enumerate(changes, 1):
@@ -460,81 +484,3 @@ def offers_lines(report: Report) -> Iterator[str]:
         counts = [f"{kinds[kind]} {kind}" for kind in HARM if kinds[kind]]
         counts += [f"{kinds[None]} none"] if kinds[None] else []
         yield f"{cause}: {counted(cases, 'case')} with a problem, best change: {', '.join(counts)}"
-
-
-CAPTURED = Rule("captured", "a capture that succeeds, and no oracle says that the captured program is wrong")
-"""The rule of the captures that are not a problem."""
-
-
-def report_record(report: Report, command: str) -> Record:
-    """The report for other tools: a result for each capture that succeeds, and for each problem.
-
-    A problem failed, whether it is a known finding or not, as the exit code says. One that neither stops capture nor
-    makes the captured program wrong is skipped. `command` is the command line.
-    """
-    cases = tuple(dict.fromkeys(one.case for one in report.captures))
-    of_case = {
-        case: (
-            [one for one in report.captures if one.case == case],
-            [one for one in report.problems if one.case == case],
-        )
-        for case in cases
-    }
-    return Record(
-        command=command,
-        title=f"ddefuzz check {report.target}: {counted(len(report.problems), 'problem')}",
-        version=__version__,
-        torch=report.torch,
-        rules=(*(Rule(kind, row.meaning) for kind, row in kinds().items()), CAPTURED),
-        results=(
-            *(_capture_record(one) for one in report.captures if one.outcome in ("ok", "captured", "not-judged")),
-            *(_problem_record(one, report) for one in report.problems),
-        ),
-        facts=(*(headline(case, *shown) for case, shown in of_case.items()), *offers_lines(report)),
-        document=report,
-        records=report.problems,
-    )
-
-
-def _capture_record(capture: CaptureResult) -> Result:
-    words = ["captured"] if capture.outcome in ("ok", "captured") else []
-    return Result(
-        id=f"{capture.case}/{capture.stage}/{capture.semantics}",
-        rule=CAPTURED.id,
-        outcome="passed" if capture.outcome == "ok" else "skipped",
-        title=f"{capture.case}, {capture.stage}: {', '.join(filter(None, (*words, capture.reason)))}",
-        seconds=capture.seconds,
-    )
-
-
-def _problem_record(problem: Problem, report: Report) -> Result:
-    own, site = own_caller(problem.chain), problem.classified.signature.site
-    path, line = ("", 0) if own is None else (_below_here(own.file), own.line)
-    facts = {
-        "captures": ", ".join(problem.stages),
-        "module": problem.module,
-        "symbols": ", ".join(f"{symbol.symbol} = {origin_of(symbol)}" for symbol in problem.symbols),
-        "known": "; ".join(str(finding) for finding in report.known if finding.id in problem.keys),
-        "changes": "; ".join(offer.change.does for offer in report.changes if offer.case == problem.case),
-    }
-    return Result(
-        id=f"{problem.case}/{problem.keys[0]}",
-        rule=problem.kind,
-        outcome="skipped" if problem.is_minor else "failed",
-        title=f"{problem.owner}: {what(problem)}",
-        message="; ".join(
-            filter(None, [exception_of(problem.observation) or problem.classified.failure.evidence, problem.remedy])
-        ),
-        path=path,
-        line=line if path else 0,
-        site=str(site),
-        site_path=site.module or "",
-        cause=problem.classified.cause,
-        facts=tuple((name, value) for name, value in facts.items() if value),
-    )
-
-
-def _below_here(file: str) -> str:
-    """The path relative to the current folder, empty if it is elsewhere: reports name no folders of a machine."""
-    path, here = Path(file).absolute(), Path.cwd()
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) and leads_to_file(path) else ""

@@ -5,16 +5,22 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
+from click import get_current_context
+from click.core import ParameterSource
+
+from ddefuzz.checking.acceptance import holding, read_accepted
 from ddefuzz.checking.check import Options, Progress, check_named
 from ddefuzz.checking.patch import write_changes
 from ddefuzz.checking.problems import torch_itself
-from ddefuzz.checking.report import Report, report_record, report_view
+from ddefuzz.checking.record import report_record
+from ddefuzz.checking.report import Report, report_view
 from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study_view
 from ddefuzz.checking.study import study as study_models
 from ddefuzz.cli.command import SECONDS_OR_NONE, Output, PathType, argument, click_command, formats, option, output_file
 from ddefuzz.cli.options import IN_STAGES, JOBS, semantics_option, timeout_option
 from ddefuzz.cli.output import LiveLine, Writer, command_line, deliver, page_writers, writers_of
-from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE
+from ddefuzz.cli.streams import say
+from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE, InputError
 from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.files import write_atomically
 from ddefuzz.instrument.events import Mechanism
@@ -78,9 +84,15 @@ APART_ORACLES = {
 """The oracles with stages of their own, and what they look for."""
 
 
+ACCEPTED = Path("findings/accepted.toml")
+"""The accepted problems of the targets of a repository."""
+
+EXPECTED_TARGET = "one such as model.py:make_model, or a list check.targets in ddefuzz.toml"
+
+
 @click_command("check")
 def command(
-    target: str = argument(),
+    targets: tuple[str, ...] = argument("[TARGET]..."),
     case: str | None = option("Check only this case of a file with a list CASES.", metavar="ID"),
     unbacked: str = option(
         "Dims of the example arguments to make unbacked: `ids:0,1`, several joined by `;`, `ids:0=n;mask:0=n` to "
@@ -110,6 +122,11 @@ def command(
         type_=PathType(exists=True, file_okay=False),
         metavar="FOLDER",
     ),
+    accepted: Path | None = option(
+        "Problems in this file do not fail. Default: findings/accepted.toml, which `ddefuzz ci accept` writes.",
+        type_=PathType(exists=True, dir_okay=False),
+        metavar="FILE",
+    ),
     timeout: float = timeout_option(60.0, "one capture"),
     advising: bool = option(
         "Try changes of your code that may let capture succeed.", "--advice/--no-advice", default=True
@@ -131,6 +148,8 @@ def command(
     Exit code 1: a capture fails, or a captured program is wrong. Exit code 2: a case cannot be built. Problems of
     PyTorch with neither effect are listed last.
 
+    Without TARGET, those of ddefuzz.toml are checked: `check.targets = ["model.py:make_model"]`.
+
     TARGET is FILE:NAME or package.module:NAME, where NAME is a function, an nn.Module, or a factory that returns
     (callable, args), (callable, args, kwargs) or a dict of these. Example arguments are NAME_args and NAME_kwargs, or
     example_args, in the same file. NAME_unbacked or NAME_dynamic_shapes say what is dynamic. TARGET may also be a saved
@@ -142,6 +161,15 @@ def command(
       ddefuzz check model.py:Net --unbacked 'ids:0,1' --stage export
       ddefuzz check model.py:make_model --patch fix.diff
     """
+    if not targets:
+        raise InputError(f"found no TARGET, expected {EXPECTED_TARGET}")
+    alone = {"--case": case is not None, "--unbacked": bool(unbacked), "--apply": applying}
+    for name in (name for name, given in alone.items() if given and len(targets) > 1):
+        raise InputError(f"{name}: found {len(targets)} targets, expected one")
+    listed = read_accepted(accepted or ACCEPTED)
+    now = holding(listed, datetime.datetime.now(datetime.UTC).date())
+    for past in sorted({*listed} - {*now}, key=str):
+        say(f"{accepted or ACCEPTED}: {past.target}: {past.key} was accepted until {past.expires}: it fails since then")
     options = Options(
         stages=stages,
         oracles=oracles,
@@ -150,14 +178,19 @@ def command(
         budget=budget if advising and key is None else None,
         known=known,
         sizes=sizes,
+        accepted=now,
     )
     with LiveLine("starting a worker (importing torch takes some seconds)") as live:
         progress = Progress(live.say, live.update)
-        report = check_named(target, options, progress, case=case, unbacked=unbacked, jobs=jobs)
+        listed_there = get_current_context().get_parameter_source("targets") is not ParameterSource.COMMANDLINE
+        # The names in reports stay the same when the list of ddefuzz.toml grows.
+        report = check_named(
+            targets, options, progress, case=case, unbacked=unbacked, jobs=jobs, whole_names=listed_there
+        )
     if patch is not None:
         write_atomically(patch, report.patch())
     if applying:
-        write_changes(report.best, Path(target))
+        write_changes(report.best, Path(targets[0]))
     fits = report.ok if key is None else any(key in one.keys for one in report.captures)
     deliver(writers(report), output, {EXIT_USAGE: report.refused, EXIT_FOUND: not fits})
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
@@ -296,7 +297,8 @@ def writers_of(report: Report, view: Iterable[Block] = ()) -> dict[str, Writer]:
     # Imported here for the same reason as in `page_writers`.
     from ddefuzz.show.table import FORMATS  # noqa: PLC0415
 
-    report = msgspec.structs.replace(report, command=command_line())
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    report = msgspec.structs.replace(report, command=command_line(), when=when)
     errors = tuple(map(_of_error, noted()))
     if errors:
         all_rules, results = (*report.rules, INTERNAL), (*report.results, *errors)

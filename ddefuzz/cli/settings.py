@@ -41,13 +41,17 @@ KEYS: dict[str, Key] = {
     "stage": Key("stages", LIST, "a list of strings"),
     "semantics": Key("semantics", LIST, "a list of strings"),
     "fail_on": Key("fail_on"),
-    "known": Key("known_file"),
+    "known": Key("known_files", str | LIST, "a string or a list of strings"),
+    "check.targets": Key("targets", LIST, "a list of strings"),
+    "check.accepted": Key("accepted"),
 }
+"""The keys. Those with a dot are in a table of that name."""
 
 
 def _variables() -> Mapping[str, Any]:
     names = [name for name in os.environ if name.startswith(PREFIX) and name != f"{PREFIX}DEBUG"]
-    return {name.removeprefix(PREFIX).lower(): os.environ[name] for name in names if os.environ[name]}
+    of = {_name(name, ENVIRONMENT): name for name in KEYS}
+    return {of.get(name, name.removeprefix(PREFIX).lower()): os.environ[name] for name in names if os.environ[name]}
 
 
 def _file() -> Mapping[str, Any]:
@@ -79,11 +83,11 @@ def read() -> dict[str, Any]:
 
 def texts() -> list[str]:
     """Every text in the places of settings, keys too, also where it is no setting. A message may repeat any of them."""
-    found: list[str] = []
+    every: list[str] = []
     for values in PLACES.values():
         with suppress(OSError, ValueError, AttributeError, InputError):
-            found.extend(_texts_in(values()))
-    return found
+            every.extend(_texts_in(values()))
+    return every
 
 
 def _texts_in(value: object) -> Iterator[str]:
@@ -111,6 +115,8 @@ def _checked(name: str, place: str, value: Any) -> Any:
         raise InputError(f"{place}: found the unknown key {shown!r}, {near}expected one of {', '.join(known)}")
     if KEYS[name].type_ == LIST and isinstance(value, str):
         value = value.replace(",", " ").split()
+    if name == "known" and isinstance(value, str):
+        value = [value]
     try:
         msgspec.convert(value, KEYS[name].type_)
         return parse_url(value) if name == "db" else value
@@ -137,11 +143,26 @@ def origin(context: click.Context, parameter: click.Parameter) -> str:
 
 
 def _name(name: str, place: str) -> str:
-    return f"{PREFIX}{name.upper()}" if place == ENVIRONMENT else name
+    return f"{PREFIX}{name.upper().replace('.', '_')}" if place == ENVIRONMENT else name
+
+
+TABLES = {name.partition(".")[0] for name in KEYS if "." in name}
+"""The keys whose values are tables."""
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, those of tables with the table's name and a dot."""
+    flat = dict[str, Any]()
+    for name, value in values.items():
+        if name in TABLES and isinstance(value, Mapping):
+            flat.update({f"{name}.{key}": inner for key, inner in value.items()})
+        else:
+            flat[name] = value
+    return flat
 
 
 def _values(place: str) -> Mapping[str, Any]:
     try:
-        return PLACES[place]()
+        return _flat(PLACES[place]())
     except (OSError, ValueError, AttributeError) as error:  # AttributeError: [tool] is no table
         raise InputError(f"{place}: found an unreadable file ({error}), expected a table in TOML") from error

@@ -31,12 +31,29 @@ def rules() -> tuple[Rule, ...]:
     return tuple(Rule(kind, row.meaning) for kind, row in kinds().items())
 
 
+class Replacement(msgspec.Struct, frozen=True):
+    """New text in place of the lines from `start` (from 1) to before `end` of a file below the current folder."""
+
+    path: str
+    start: int
+    end: int
+    text: str
+
+
+class Fix(msgspec.Struct, frozen=True):
+    """A change of files that mends a result, and was tried."""
+
+    does: str
+    replacements: tuple[Replacement, ...]
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One finding, or one replayed case.
 
     `id` is stable: it is the fingerprint by which other tools recognize the result. `path` is a file below the current
     folder, and `line` a line of it, from 1; empty and 0 if there is none. `site` is the call site in torch, with
-    `site_path` below torch's folder and `site_line` if they are known. `facts` are names and values for readers.
+    `site_path` below torch's folder and `site_line` if they are known. `facts` are names and values for readers. `fix`
+    is a change that was applied and tried.
     """
 
     id: str
@@ -53,10 +70,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     program: str = ""
     seconds: float = 0.0
     facts: tuple[tuple[str, str], ...] = ()
+    fix: Fix | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command did. `command` is the command line, `facts` are lines for readers, `version` is ddefuzz's.
+    """What a command did. `command` is the command line, `facts` are lines for readers, `version` is ddefuzz's, `when`
+    the time of the report (ISO 8601, UTC).
 
     `rules` are all rules that the command can report, also those without a result: by default the kinds of failures.
     `document` is the same in the command's own JSON, and `records` are its lines.
@@ -67,6 +86,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[Result, ...]
     command: str = ""
     version: str = __version__
+    when: str = ""
     rules: tuple[Rule, ...] = msgspec.field(default_factory=rules)
     facts: tuple[str, ...] = ()
     document: Any = None

@@ -2,8 +2,9 @@
 
 SARIF 2.1.0 (OASIS standard, 2020-03-27) is for code scanning. Only results that failed are in it, because a viewer
 shows each result as an open alert. All rules are, so that a viewer closes alerts of rules without results. The primary
-location is a file of the repository; torch's call site is a related location, because a viewer cannot open files
-outside of the repository.
+location is a file of the repository, because a viewer cannot open others: the configuration if the result has none.
+torch's call site is a related location if its line is known. The rest is what GitHub requires: the rules GH1001 to
+GH1018 and GH2012 of sarif-multitool.
 """
 
 from __future__ import annotations
@@ -21,10 +22,16 @@ from ddefuzz.escape import csv_cell, github_data, github_property, json_text, sa
 from ddefuzz.show.blocks import Block, Code, Details, Facts, Heading, Paragraph, Span, Table, prose, table
 from ddefuzz.show.html import html
 from ddefuzz.show.markdown import markdown
-from ddefuzz.show.record import Report, Result, Rule
+from ddefuzz.show.record import Fix, Report, Result, Rule
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "ddefuzz/signature/v1"
+
+CONFIGURATION: Final = "ddefuzz.toml"
+"""The file of results that have none of their own."""
+
+MOST_ALERTS: Final = 1000
+"""The number of results that GitHub takes (GH1004)."""
 
 
 def sarif(report: Report) -> str:
@@ -39,13 +46,13 @@ def sarif(report: Report) -> str:
                     "driver": {
                         "name": "ddefuzz",
                         "semanticVersion": report.version,
-                        "rules": [_rule(rule) for rule in report.rules],
+                        "rules": [_rule(rule, report) for rule in report.rules],
                     },
                     "extensions": [{"name": "torch", "version": report.torch}],
                 },
                 "invocations": [_invocation(report)],
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(result, index) for result in report.of("failed")],
+                "results": [_result(result, index) for result in report.of("failed")[:MOST_ALERTS]],
             }
         ],
     }
@@ -58,15 +65,21 @@ def _invocation(report: Report) -> dict[str, Any]:
         {"level": "error", "message": {"text": f"{one.title}: {one.message}"}, "descriptor": {"id": one.rule}}
         for one in report.of("error")
     ]
+    told = list(errors)
+    if (left := len(report.of("failed")) - MOST_ALERTS) > 0:
+        told.append({"level": "warning", "message": {"text": f"{left} more failed: code scanning takes {MOST_ALERTS}"}})
     invocation = {"commandLine": report.command, "executionSuccessful": not errors}
-    return invocation | ({"toolExecutionNotifications": errors} if errors else {})
+    return invocation | ({"toolExecutionNotifications": told} if told else {})
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: Rule, report: Report) -> dict[str, Any]:
+    command = f"The message says where. Run it again: {report.command}" if report.command else "The message says where."
     return {
         "id": rule.id,
         "name": "".join(part.capitalize() for part in rule.id.split("-")),
         "shortDescription": {"text": rule.meaning},
+        "fullDescription": {"text": f"{rule.meaning[:1].upper()}{rule.meaning[1:]}."},
+        "help": {"text": command},
         "defaultConfiguration": {"level": "error"},
     }
 
@@ -79,25 +92,36 @@ def _result(result: Result, index: dict[str, int]) -> dict[str, Any]:
         "ruleIndex": index.get(result.rule),
         "level": "error",
         "message": {"text": text},
-        "locations": [{"physicalLocation": _place(result.path, result.line)}] if result.path else [],
-        "relatedLocations": [_site(result)] if result.site else [],
+        "locations": [{"physicalLocation": _place(result.path or CONFIGURATION, result.line or 1)}],
+        "relatedLocations": [_site(result)] if result.site_path and result.site_line else [],
         "partialFingerprints": {FINGERPRINT: result.id},
+        "fixes": [_fix(result.fix)] if result.fix is not None else [],
         "properties": {name: value for name, value in facts.items() if value},
     }
     return {name: value for name, value in made.items() if value not in (None, [], {})}
 
 
 def _site(result: Result) -> dict[str, Any]:
-    """torch's call site, with its file if it is Python."""
-    place = {"physicalLocation": _place(result.site_path, result.site_line, "TORCH")} if result.site_path else {}
+    """torch's call site."""
     message = {"text": sarif_message(f"call site in torch: {result.site}")}
-    return {**place, "logicalLocations": [{"fullyQualifiedName": result.site}], "message": message}
+    place = _place(result.site_path, result.site_line, "TORCH")
+    return {"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": result.site}], "message": message}
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    """What a viewer can apply (3.55). A region from column 1 to column 1 has whole lines, with their ends."""
+    changes: dict[str, list[dict[str, Any]]] = {}
+    for part in fix.replacements:
+        region = {"startLine": part.start, "startColumn": 1, "endLine": part.end, "endColumn": 1}
+        changes.setdefault(part.path, []).append({"deletedRegion": region, "insertedContent": {"text": part.text}})
+    files = [{"artifactLocation": {"uri": _uri(path)}, "replacements": made} for path, made in changes.items()]
+    return {"description": {"text": sarif_message(fix.does)}, "artifactChanges": files}
 
 
 def _place(path: str, line: int, folder: str = "") -> dict[str, Any]:
     """A line of a file, from 1. `folder` names the one to which the path is relative."""
     file = {"uri": _uri(path)} | ({"uriBaseId": folder} if folder else {})
-    return {"artifactLocation": file} | ({"region": {"startLine": line}} if line else {})
+    return {"artifactLocation": file, "region": {"startLine": line}}
 
 
 def _uri(path: str) -> str:
@@ -187,6 +211,8 @@ def _articles(report: Report) -> Iterator[Block]:
 def junit(report: Report) -> str:
     """A test suite with a test case for each result. A known failure is skipped, with its title."""
     suite = TestSuite(xml_text(report.title))
+    if report.when:
+        suite.timestamp = report.when.partition("+")[0]  # Jenkins's schema has no time zone
     suite.add_property("torch", xml_text(report.torch))
     suite.add_property("ddefuzz", xml_text(report.version))
     suite.add_property("command", xml_text(report.command))

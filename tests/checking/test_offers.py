@@ -6,7 +6,8 @@ import msgspec
 
 from ddefuzz.checking.patch import Change
 from ddefuzz.checking.problems import problems_of
-from ddefuzz.checking.report import Offer, Report, captures_of, offers_lines, report_record
+from ddefuzz.checking.record import report_record
+from ddefuzz.checking.report import Offer, Report, captures_of, offers_lines
 from tests.checking.test_check_rows import EAGER, FAILED, runs
 
 CASE = runs(EAGER, FAILED)

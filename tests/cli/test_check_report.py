@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.checking.problems import problems_of
+from ddefuzz.checking.record import report_record
 from ddefuzz.checking.report import Report as CheckReport
-from ddefuzz.checking.report import captures_of, report_record
+from ddefuzz.checking.report import captures_of
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.show.record import Report
 from ddefuzz.show.table import FORMATS

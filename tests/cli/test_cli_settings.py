@@ -48,8 +48,32 @@ def test_lists_in_the_environment_are_words_or_comma_separated(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        'check.targets = ["a.py:f", "b:g"]\nknown = ["x.toml"]',
+        'known = "x.toml"\n[check]\ntargets = ["a.py:f", "b:g"]',
+    ],
+)
+def test_the_models_of_a_repository_and_lists_of_known_findings(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (folder / "ddefuzz.toml").write_text(text)
+    assert read() == {"targets": ["a.py:f", "b:g"], "known_files": ["x.toml"]}
+    monkeypatch.setenv("DDEFUZZ_CHECK_TARGETS", "c.py:h")
+    monkeypatch.setenv("DDEFUZZ_CHECK_ACCEPTED", "mine.toml")
+    assert read() == {"targets": ["c.py:h"], "known_files": ["x.toml"], "accepted": "mine.toml"}
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
+        (
+            "check.target = ['a']",
+            r"ddefuzz.toml: found the unknown key 'check.target', did you mean 'check.targets'\? expected one of .*",
+        ),
+        ("check.targets = [1]", r"ddefuzz.toml: found check.targets = \[1\], expected a list of strings"),
+        ("check = 3", r"ddefuzz.toml: found the unknown key 'check', .*expected one of db, .*"),
+        ("known = 3", r"ddefuzz.toml: found known = 3, expected a string or a list of strings"),
         ("jbos = 3", r"ddefuzz.toml: found the unknown key 'jbos', did you mean 'jobs'\? expected one of db, jobs, .*"),
         ("[run]\njobs = 3", r"ddefuzz.toml: found the unknown key 'run', .*expected one of db, .*"),
         ("jobs = true", r"ddefuzz.toml: found jobs = True, expected a number or a string"),

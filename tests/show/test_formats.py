@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import urlsplit
 
 import jsonschema  # type: ignore[import-untyped]
 import msgspec
@@ -20,7 +22,8 @@ from pydantic_sarif.model import (  # type: ignore[import-untyped]
     StaticAnalysisResultsFormatSarifVersion210JsonSchema as OasisLog,
 )
 
-from ddefuzz.show.record import Outcome, Report, Result, Rule
+from ddefuzz.checking.patch import ChangedFile, hunks
+from ddefuzz.show.record import Fix, Outcome, Replacement, Report, Result, Rule
 from ddefuzz.show.table import FORMATS, NAMES
 
 HOSTILE = "</script><b>|`x` @you %0A ::error::\x1b[31m"
@@ -124,8 +127,9 @@ def test_junit_has_only_what_the_schema_of_jenkins_allows(results: tuple[Result,
 
 
 def test_junit_has_a_case_for_each_result() -> None:
-    suites = ET.fromstring(WRITE["junit"](REPORT))
+    suites = ET.fromstring(WRITE["junit"](msgspec.structs.replace(REPORT, when="2026-11-26T12:00:00+00:00")))
     (suite,) = suites
+    assert suite.get("timestamp") == "2026-11-26T12:00:00"
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         **{"tests": "4", "failures": "1", "errors": "0", "skipped": "2"}
     }
@@ -171,6 +175,7 @@ SARIF: dict[str, Any] = {
                                 "locations": {"items": {"$ref": "#/$defs/location"}},
                                 "relatedLocations": {"items": {"$ref": "#/$defs/location"}},
                                 "partialFingerprints": {"additionalProperties": {"type": "string"}},
+                                "fixes": {"items": {"required": ["description", "artifactChanges"]}},
                                 "properties": {"type": "object"},
                             },
                         }
@@ -212,6 +217,114 @@ def checked_sarif(text: str) -> Any:
     log = json.loads(text)
     jsonschema.validate(log, SARIF)
     return log
+
+
+def code_scanning(log: Any) -> Iterator[str]:
+    """What GitHub refuses or does not show in a log, by the rules of `sarif-multitool --rule-kind Ghas`."""
+    if not log.get("$schema", "").endswith("2.1.0.json") or log.get("version") != "2.1.0":
+        yield "GH1011, GH1013: another version"
+    if len(log["runs"]) > 5:
+        yield "GH1004: more than 5 runs"
+    for run in log["runs"]:
+        driver = run.get("tool", {}).get("driver", {})
+        if not driver.get("name") or "rules" not in driver:
+            yield "GH1018: a tool without name or rules"
+        if "results" not in run:
+            yield "GH1014: a run without results"
+        if len(run["results"]) > 1000 or len(driver["rules"]) > 1000:
+            yield "GH1004: more than 1000 results or rules"
+        for rule in driver["rules"]:
+            texts = [rule.get(name, {}).get("text", "").strip() for name in DESCRIPTIONS]
+            if not rule.get("id") or not all(texts):
+                yield f"GH2012: rule {rule.get('id')} without one of {', '.join(DESCRIPTIONS)}"
+        for result in run["results"]:
+            yield from _result_rules(result)
+
+
+DESCRIPTIONS = ("shortDescription", "fullDescription", "help")
+
+
+def _result_rules(result: Any) -> Iterator[str]:
+    if not result.get("message", {}).get("text", "").strip():
+        yield "GH1007, GH1015: a message without text"
+    if not result.get("partialFingerprints"):
+        yield "GH1015: no fingerprint"
+    if not 1 <= len(result.get("locations", ())) <= 10:
+        yield "GH1001, GH1004, GH1015: no location, or more than 10"
+    if "codeFlows" in result:
+        yield "GH1002: steps of threads must be inline"
+    for location in (*result.get("locations", ()), *result.get("relatedLocations", ())):
+        place = location.get("physicalLocation", {})
+        uri = place.get("artifactLocation", {}).get("uri")
+        if uri is None:
+            yield "GH1001, GH1016, GH1017: a location without a file"
+        elif urlsplit(uri).scheme or uri.startswith("//"):
+            yield "GH1005, GH1006: a file that is not relative"
+        if place.get("region", {}).get("startLine", 0) < 1:
+            yield "GH1003, GH1017: a location without a line"
+
+
+BARE = Result(id="dde-9", rule="dde", outcome="failed", title="no file", site="at::native::chunk")
+
+
+def test_sarif_is_what_code_scanning_takes() -> None:
+    many = (FAILED, BARE, msgspec.structs.replace(FAILED, site_line=0), *[KNOWN] * 9)
+    log = json.loads(WRITE["sarif"](msgspec.structs.replace(REPORT, results=many)))
+    assert list(code_scanning(log)) == []
+    places = [result["locations"][0]["physicalLocation"] for result in log["runs"][0]["results"]]
+    assert places[1] == {"artifactLocation": {"uri": "ddefuzz.toml"}, "region": {"startLine": 1}}
+
+
+def test_sarif_has_at_most_what_code_scanning_takes() -> None:
+    log = checked_sarif(WRITE["sarif"](msgspec.structs.replace(REPORT, results=(FAILED,) * 1007)))
+    assert list(code_scanning(log)) == []
+    [told] = log["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    assert told["message"]["text"] == "7 more failed: code scanning takes 1000"
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        (("version",), "GH1011"),
+        (("runs", 0, "tool", "driver", "rules", 0, "help"), "GH2012"),
+        (("runs", 0, "tool", "driver", "rules", 0, "fullDescription"), "GH2012"),
+        (("runs", 0, "results", 0, "locations"), "GH1001"),
+        (("runs", 0, "results", 0, "partialFingerprints"), "GH1015"),
+        (("runs", 0, "results", 0, "message"), "GH1007"),
+        (("runs", 0, "results", 0, "locations", 0, "physicalLocation", "region"), "GH1003"),
+        (("runs", 0, "results", 0, "relatedLocations", 0, "physicalLocation"), "GH1001"),
+    ],
+)
+def test_each_rule_of_code_scanning_is_looked_at(path: tuple[str | int, ...], rule: str) -> None:
+    log = inner = json.loads(WRITE["sarif"](msgspec.structs.replace(REPORT, results=(FAILED,))))
+    for key in path[:-1]:
+        inner = inner[key]
+    del inner[path[-1]]
+    assert any(rule in said for said in code_scanning(log))
+
+
+def test_a_fix_is_one_that_a_viewer_can_apply() -> None:
+    before = "a\nb\nc\nd"
+    changed = ChangedFile("model.py", before, "a\nB\nB2\nd\ne")
+    parts = [Replacement("model.py", one.start + 1, one.end + 1, "".join(one.lines)) for one in hunks(changed)]
+    failed = msgspec.structs.replace(FAILED, fix=Fix("use B", tuple(parts)))
+    log = checked_sarif(WRITE["sarif"](msgspec.structs.replace(REPORT, results=(failed,))))
+    [fix] = log["runs"][0]["results"][0]["fixes"]
+    assert fix["description"]["text"] == "use B"
+    [file] = fix["artifactChanges"]
+    assert file["artifactLocation"]["uri"] == "model.py"
+    assert applied(before, file["replacements"]) == changed.after
+
+
+def applied(text: str, replacements: list[Any]) -> str:
+    """The text with the regions replaced, which are given by lines and columns from 1."""
+    starts = [0, *(number + 1 for number, char in enumerate(text) if char == "\n"), len(text)]
+    for one in sorted(replacements, key=lambda one: -int(one["deletedRegion"]["startLine"])):
+        region = one["deletedRegion"]
+        assert (region["startColumn"], region["endColumn"]) == (1, 1)
+        start, end = (starts[min(region[name], len(starts)) - 1] for name in ("startLine", "endLine"))
+        text = text[:start] + one["insertedContent"]["text"] + text[end:]
+    return text
 
 
 def test_sarif_has_what_failed_and_all_rules() -> None:
