@@ -19,13 +19,20 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ddefuzz import __version__
 from ddefuzz.campaign.plan import parse_budget
+from ddefuzz.checking.acceptance import check_reason, holding, read_accepted, write_accepted
+from ddefuzz.checking.check import Options, Progress, check_named
+from ddefuzz.checking.report import acceptable, failed
+from ddefuzz.cli.check import ACCEPTED, EXPECTED_TARGET
 from ddefuzz.cli.command import argument, click_command, option
-from ddefuzz.cli.options import DB, PYTHONS, seed_option
+from ddefuzz.cli.options import DB, JOBS, PYTHONS, seed_option, timeout_option
+from ddefuzz.cli.output import LiveLine
+from ddefuzz.cli.settings import read
 from ddefuzz.cli.streams import say, write_stdout
-from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK, InputError
+from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, InputError
 from ddefuzz.escape import shell_word, shell_words
 from ddefuzz.files import check_folder, is_file, is_folder, is_there, write_atomically, write_files
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.show.blocks import counted
 
 CORPUS: Final = "corpora"
 
@@ -38,6 +45,9 @@ WORKFLOWS: Final[dict[str, tuple[str, str]]] = {
 FILES: Final[dict[str, str]] = {"ddefuzz.toml": "ddefuzz.toml", "smoke.txt": f"{CORPUS}/smoke/relu.py"}
 """The other files: template and place."""
 
+BASELINE: Final = "findings/baseline.toml"
+"""The findings that ddefuzz knows, as a list of known findings. ci/baseline writes it from findings/."""
+
 TORCHES: Final = ("2.13.0", "2.14.1", "2.15.0")
 """The versions of torch under which the workflow runs cases and findings, besides the one that it installs."""
 
@@ -45,6 +55,7 @@ EMPTY: Final[dict[str, str]] = {
     "findings/known.toml": "# Known findings, by id: state, reason, url, expires, versions.\n",
     "findings/rules.toml": "# Rules for signatures: [[alias]] and [[split]], each with reason and source.\n",
     ".ddefuzz/.gitignore": "*\n",
+    "ddefuzz-report/.gitignore": "*\n",
 }
 
 
@@ -54,16 +65,22 @@ def init(
     ci: str = option(
         "The workflow to write: github, gitlab or none.", default="github", type_=(*WORKFLOWS, "none"), metavar="NAME"
     ),
+    baseline: bool = option(
+        "Write findings/baseline.toml: the findings that ddefuzz knows. They do not make a campaign red.",
+        "--baseline/--no-baseline",
+        default=True,
+    ),
     force: bool = option("Replace files that exist."),
 ) -> None:
     """Write the files with which a repository runs ddefuzz in its CI.
 
-    FOLDER (default: the current one) gets ddefuzz.toml, a corpus with one case, an empty list of known findings, and a
-    workflow that calls `ddefuzz ci`. It needs nothing but the package. Files that exist are not replaced.
+    FOLDER (default: the current one) gets ddefuzz.toml, a corpus with one case, lists of known findings, and a workflow
+    that calls `ddefuzz ci`. It needs nothing but the package. Files that exist are not replaced.
     """
     if not is_folder(folder):
         raise InputError(f"{folder}: found no such folder, expected that of a repository")
-    written = contents(ci)
+    package = any(is_there(folder / name) for name in ("pyproject.toml", "setup.py"))
+    written = contents(ci, baseline=baseline, package=package)
     check_folder(folder, written)
     exist = [name for name in written if is_there(folder / name)]
     if exist and not force:
@@ -72,22 +89,32 @@ def init(
     for name in written:
         say(f"wrote {folder / name}")
     there = "" if folder == Path() else f"cd {shell_word(str(folder))} && "
-    say(f"\nNext:\n  {there}ddefuzz ci pull-request --budget 1m", kept="\n")
+    say("\nNext: name your models in ddefuzz.toml (check.targets), then", kept="\n")
+    say(f"  {there}ddefuzz ci pull-request\n  {there}ddefuzz ci accept --reason 'not yet'", kept="\n")
 
 
-def contents(ci: str) -> dict[str, str]:
-    """The text of each file, by its place in the repository."""
+def contents(ci: str, *, baseline: bool = True, package: bool = False) -> dict[str, str]:
+    """The text of each file, by its place in the repository. Its own package is installed, if it is one."""
+    loader = PackageLoader("ddefuzz.cli", "templates/init")
     environment = Environment(
-        loader=PackageLoader("ddefuzz.cli", "templates/init"),
+        loader=loader,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,
     )
     torch = _torch()
     others = [one for one in TORCHES if one != torch]
-    values = {"version": __version__, "torch": torch, "others": others, "corpus": CORPUS}
-    templates = dict([*FILES.items(), *([WORKFLOWS[ci]] if ci in WORKFLOWS else [])])
-    return {place: environment.get_template(name).render(values) for name, place in templates.items()} | EMPTY
+    values = {
+        "version": __version__,
+        "torch": torch,
+        "others": others,
+        "corpus": CORPUS,
+        "baseline": baseline,
+        "package": package,
+    }
+    templates = FILES | dict([WORKFLOWS[ci]] if ci in WORKFLOWS else [])
+    known = {BASELINE: loader.get_source(environment, "baseline.toml")[0]} if baseline else {}
+    return {place: environment.get_template(name).render(values) for name, place in templates.items()} | known | EMPTY
 
 
 def _torch() -> str:
@@ -99,6 +126,14 @@ def _torch() -> str:
 
 
 REPORTS: Final = Path("ddefuzz-report")
+COMMENT: Final = REPORTS / "comment.md"
+"""The comment of a pull request, in Markdown."""
+
+MARKER: Final = "<!-- ddefuzz ci -->"
+
+MOST_IN_COMMENT: Final = 60_000
+"""Characters. GitHub takes 65,536."""
+
 FORMATS: Final = {"sarif": "sarif", "junit": "xml", "markdown": "md", "html": "html", "jsonl": "jsonl"}
 """The formats that are written to `REPORTS`, with the endings of their files."""
 
@@ -112,6 +147,11 @@ STOP_SECONDS: Final = 30.0
 """How long a step may take to end after SIGINT."""
 
 REPLAY_SECONDS: Final = 3600.0
+
+MODELS_SECONDS: Final = 3600.0
+
+FUZZ_DATABASE: Final = REPORTS / "fuzz.db"
+"""The database of a campaign for a pull request."""
 
 CASES: Final = ("corpora", "findings")
 """The folders of a repository with cases and findings."""
@@ -131,10 +171,12 @@ class Step(NamedTuple):
 
 @click.group("ci")
 def command() -> None:
-    """Run the steps of a CI job: pull-request, batch, prune, coverage, versions.
+    """Run the steps of a CI job: pull-request, fuzz, batch, prune, coverage, versions.
 
-    Each writes its reports (SARIF, JUnit, Markdown, HTML, JSON lines) to ddefuzz-report/, also when nothing failed. On
-    GitHub the Markdown is the step's summary, and failures are annotations.
+    `accept` is for people: it lists the problems that your models may have.
+
+    Each job writes its reports (SARIF, JUnit, Markdown, HTML, JSON lines) to ddefuzz-report/, also when nothing failed.
+    On GitHub the Markdown is the step's summary, and failures are annotations.
     """
 
 
@@ -144,16 +186,74 @@ def budget_option(default: str) -> Any:
 
 
 @click_command("pull-request", command)
-def pull_request(
+def pull_request() -> None:
+    """Check the models of this repository, and replay its cases and findings.
+
+    The models are `check.targets` in ddefuzz.toml. Exit code 1 only if one has a problem that
+    findings/accepted.toml does not accept, or a case does not do what is expected of it.
+    """
+    _run([*_models(), *_replay()])
+
+
+@click_command("accept", command)
+def accept(
+    reason: str = option("Why the problems are accepted.", required=True, metavar="TEXT"),
+    expires: datetime | None = option(
+        "The last day on which they are. From the next day on they fail again.",
+        type_=click.DateTime(["%Y-%m-%d"]),
+        metavar="YYYY-MM-DD",
+    ),
+    targets: tuple[str, ...] = argument("[TARGET]..."),
+    timeout: float = timeout_option(60.0, "one capture"),
+    jobs: int = JOBS,
+) -> None:
+    """Accept the problems that the models of this repository have now: they do not make `check` fail.
+
+    TARGET (default: `check.targets` in ddefuzz.toml) is as for `ddefuzz check`. findings/accepted.toml gets
+    each problem with the reason. Problems that a target no longer has are deleted from it. The file belongs in git.
+    """
+    check_reason("--reason: ", reason)
+    last, today = expires and expires.date(), datetime.now(UTC).date()
+    if last is not None and last < today:
+        raise InputError(f"--expires: found {last}, expected a day from {today} on")
+    if not targets:
+        raise InputError(f"found no TARGET, expected {EXPECTED_TARGET}")
+    before = read_accepted(ACCEPTED)
+    check_folder(Path(), [str(ACCEPTED)])
+    with LiveLine("starting a worker (importing torch takes some seconds)") as live:
+        options = Options(timeout=timeout, budget=None)
+        report = check_named(targets, options, Progress(live.say, live.update), jobs=jobs, whole_names=True)
+    kept = {(one.target, one.key): one for one in holding(before, today)}
+    problems = [kept.get((one.target, one.key), one) for one in acceptable(report, reason, last)]
+    judged = {one.case for one in report.captures} - {*report.refused}
+    write_accepted(ACCEPTED, [*(one for one in before if one.target not in judged), *problems])
+    for problem in problems:
+        name = (problem.target, problem.key)
+        say(f"{'still' if name in kept else 'now'} accepted: {': '.join(name)} {problem.title}")
+    gone = {(one.target, one.key) for one in before if one.target in judged} - {
+        (one.target, one.key) for one in problems
+    }
+    for target, key in sorted(gone):
+        say(f"not there any more: {target}: {key}")
+    say(f"{counted(len(problems), 'problem')} accepted in {ACCEPTED}")
+    left = failed(report.captures, [(one.target, one) for one in problems])
+    raise SystemExit(EXIT_USAGE if report.refused else EXIT_FOUND if left else EXIT_OK)
+
+
+@click_command("fuzz", command)
+def fuzz(
     budget: str = budget_option("8m"),
     seed: int = seed_option("campaign"),
 ) -> None:
-    """Replay the cases and findings, then run a campaign.
+    """Run a campaign that looks for problems of PyTorch itself. Exit code 1 if one is not known.
 
-    Exit code 1 only if a case does not do what is expected of it, or the campaign has a finding that is neither in
-    findings/ nor in findings/known.toml.
+    Known are the findings of findings/ and those that findings/known.toml decides. Each run has a new database,
+    ddefuzz-report/fuzz.db: what is red is so in the next run, too, until someone decides.
     """
-    _run([*_load(), *_replay(), _campaign(budget, seed)])
+    check_folder(Path(), [str(FUZZ_DATABASE)])
+    for name in ("", "-journal", "-wal", "-shm"):
+        Path(f"{FUZZ_DATABASE}{name}").unlink(missing_ok=True)
+    _run([*_load(FUZZ_DATABASE), _campaign(budget, seed, "--db", f"sqlite:///{FUZZ_DATABASE}")])
 
 
 @click_command("batch", command)
@@ -194,10 +294,16 @@ def versions(
     _run([Step("versions", ("matrix", *paths, "--db", str(db), *options), REPLAY_SECONDS, environment=whole)])
 
 
-def _load() -> Iterator[Step]:
+def _load(database: Path | None = None) -> Iterator[Step]:
     """The findings of the repository are known before the campaign."""
     if any(Path("findings").glob("*/finding.toml")):
-        yield Step("import", ("findings", "import"), 600.0, {})
+        into = () if database is None else ("--db", f"sqlite:///{database}")
+        yield Step("import", ("findings", "import", *into), 600.0, {})
+
+
+def _models() -> Iterator[Step]:
+    if read().get("targets"):
+        yield Step("models", ("check",), MODELS_SECONDS)
 
 
 def _replay() -> Iterator[Step]:
@@ -215,7 +321,8 @@ def _campaign(budget: str, seed: int, *more: str) -> Step:
 def _run(steps: list[Step]) -> None:
     """Run all steps, also after one that failed. Exits with the worst code: 130, an error, 1, 0."""
     endings = (*FORMATS.values(), "json", "annotations")
-    check_folder(Path(), [f"{REPORTS}/{step.name}.{ending}" for step in steps for ending in endings])
+    files = [f"{REPORTS}/{step.name}.{ending}" for step in steps for ending in endings]
+    check_folder(Path(), [*files, str(COMMENT)])
     REPORTS.mkdir(exist_ok=True)
     codes = {}
     for step in steps:
@@ -223,9 +330,23 @@ def _run(steps: list[Step]) -> None:
         if codes[step.name] == EXIT_INTERRUPTED:
             raise SystemExit(EXIT_INTERRUPTED)
     failed = [name for name, code in codes.items() if code != EXIT_OK]
+    write_atomically(COMMENT, comment(codes))
     say(f"ddefuzz ci: {', '.join(f'{name} exit {code}' for name, code in codes.items())}")
     errors = [codes[name] for name in failed if codes[name] != EXIT_FOUND]
     raise SystemExit(errors[0] if errors else EXIT_FOUND if failed else EXIT_OK)
+
+
+def comment(codes: Mapping[str, int]) -> str:
+    """The reports of the steps as one comment of a pull request. Its first line is the same in each run, so that a job
+    finds the comment of the run before. A step that does not fit into what GitHub takes is named only.
+    """
+    parts = [MARKER, *(f"**ddefuzz {name}**: exit {code}" for name, code in codes.items())]
+    for name in sorted(codes, key=lambda name: codes[name] == EXIT_OK):
+        path = REPORTS / f"{name}.md"
+        text = path.read_text(encoding="utf-8") if is_file(path) else ""
+        fits = len("\n\n".join([*parts, text])) < MOST_IN_COMMENT
+        parts.append(text if fits else f"The report of {name} is too long for a comment: see {path}.")
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _step(step: Step) -> int:

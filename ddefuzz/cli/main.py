@@ -53,7 +53,7 @@ PANELS = {
         "replay": "Run the saved cases again and compare them with what is expected.",
         "corpus": "Work on folders of case files: add, promote, prune, fmt, list.",
         "init": "Write the files with which a repository runs ddefuzz in its CI.",
-        "ci": "Run the steps of a CI job: pull-request, batch, prune, coverage, versions.",
+        "ci": "Run the steps of a CI job: pull-request, fuzz, batch, prune, coverage, versions.",
     },
     "Versions of torch": {
         "matrix": "Run findings and cases under several versions of torch, and say in which they fail.",

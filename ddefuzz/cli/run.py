@@ -115,7 +115,7 @@ def command(
         default="new",
         metavar="WHAT",
     ),
-    known_file: Path | None = option(
+    known_files: tuple[Path, ...] = option(
         "A list of known findings, such as findings/known.toml: they do not count as new. A decision in it, or in the "
         "database, that has expired does not hold.",
         "--known",
@@ -152,7 +152,7 @@ def command(
         oracles=oracles,
         guided=guided,
     )
-    listed = read_known(known_file) if known_file else {}
+    listed = {name: one for file in known_files for name, one in read_known(file).items()}
     with Database.open(db) as database:
         if resuming:
             entry = next(iter(database.unfinished()), None)

@@ -86,7 +86,7 @@ def test_damaged_options_are_said() -> None:
         plan_of(entry(stages=3), OTHER, ())
 
 
-OF_ONE_CALL = {"max_examples", "jobs", "resuming", "fail_on", "known_file", "db", "format_", "outputs"}
+OF_ONE_CALL = {"max_examples", "jobs", "resuming", "fail_on", "known_files", "db", "format_", "outputs"}
 
 
 @pytest.mark.parametrize(

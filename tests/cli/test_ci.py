@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -17,15 +18,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.cli.ci import Step, _waited, contents, init
+from ddefuzz.cli.ci import MARKER, REPORTS, Step, _waited, command, comment, contents, init
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.ops import catalogue
+from tests.show.test_formats import applied, checked_sarif, code_scanning
 
 FILES = {
     ".ddefuzz/.gitignore",
     ".github/workflows/ddefuzz.yml",
     "corpora/smoke/relu.py",
+    "ddefuzz-report/.gitignore",
     "ddefuzz.toml",
+    "findings/baseline.toml",
     "findings/known.toml",
     "findings/rules.toml",
 }
@@ -38,9 +42,40 @@ def files(folder: Path) -> set[str]:
 def test_init_writes_what_a_repository_needs(tmp_path: Path) -> None:
     CliRunner().invoke(init, [str(tmp_path)], catch_exceptions=False)
     assert files(tmp_path) == FILES
-    assert set(tomllib.loads((tmp_path / "ddefuzz.toml").read_text())) == {"db", "known"}
+    settings = tomllib.loads((tmp_path / "ddefuzz.toml").read_text())
+    assert settings.keys() == {"db", "known"}
+    assert settings["known"] == ["findings/baseline.toml", "findings/known.toml"]
+    assert all(map(FILES.__contains__, settings["known"]))
     assert tomllib.loads((tmp_path / "findings" / "known.toml").read_text()) == {}
     assert catalogue.parse((tmp_path / "corpora/smoke/relu.py").read_text(), "relu.py").expect
+
+
+def test_the_baseline_has_the_findings_of_the_source_tree() -> None:
+    """After a change of findings/: ci/baseline."""
+    root = Path(__file__).parents[2]
+    checked = subprocess.run([sys.executable, str(root / "ci/baseline"), "--check"], check=False)
+    assert checked.returncode == 0, "expected what `ci/baseline` writes"
+    written = contents("none")["findings/baseline.toml"]
+    assert len(written.encode()) < 2_000_000
+    assert len(tomllib.loads(written)) == len(list((root / "findings").glob("*/finding.toml")))
+
+
+def test_init_without_a_baseline(tmp_path: Path) -> None:
+    CliRunner().invoke(init, [str(tmp_path), "--no-baseline"], catch_exceptions=False)
+    assert files(tmp_path) == FILES - {"findings/baseline.toml"}
+    assert tomllib.loads((tmp_path / "ddefuzz.toml").read_text())["known"] == "findings/known.toml"
+
+
+def test_the_workflow_installs_the_package_of_a_repository(tmp_path: Path) -> None:
+    for ci, place in (("github", ".github/workflows/ddefuzz.yml"), ("gitlab", ".gitlab-ci.yml")):
+        for package in (False, True):
+            text = contents(ci, package=package)[place]
+            assert (re.search(r"^ +- (run: )?python -m pip install \. #", text, re.MULTILINE) is not None) == package
+    (tmp_path / "pyproject.toml").touch()
+    CliRunner().invoke(init, [str(tmp_path)], catch_exceptions=False)
+    assert contents("github", package=True)[".github/workflows/ddefuzz.yml"] == (
+        tmp_path / ".github/workflows/ddefuzz.yml"
+    ).read_text(encoding="utf-8")
 
 
 def test_init_replaces_nothing_unless_told(tmp_path: Path) -> None:
@@ -133,25 +168,156 @@ def typed(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess
     )
 
 
+MODEL = """\
+import torch
+
+
+def model(x):
+    return torch.diff(x[x > 0])
+
+
+model_args = (torch.tensor([1.0, -1.0, 2.0]),)
+"""
+GOOD = MODEL.replace("torch.diff(x[x > 0])", "torch.relu(x)")
+
+
+def with_model(folder: Path, text: str, targets: str = '["model.py:model"]') -> None:
+    """A repository with one model."""
+    assert typed(folder, "init").returncode == 0
+    settings = folder / "ddefuzz.toml"
+    settings.write_text(settings.read_text().replace("# check.targets", f"check.targets = {targets} #"))
+    (folder / "model.py").write_text(text)
+
+
 @pytest.mark.slow
-def test_a_pull_request_is_red_on_new_findings_and_green_when_they_are_known(tmp_path: Path) -> None:
-    assert typed(tmp_path, "init").returncode == 0
+def test_a_pull_request_is_red_on_a_problem_of_a_model_until_it_is_mended_or_accepted(tmp_path: Path) -> None:
+    with_model(tmp_path, GOOD)
+    green = typed(tmp_path, "ci", "pull-request")
+    assert green.returncode == 0, green.stderr
+    assert "models exit 0, replay exit 0" in green.stderr
+
+    # The model is broken: red, as often as it runs, with the change in comment and SARIF.
+    (tmp_path / "model.py").write_text(MODEL)
     summary = tmp_path / "summary.md"
     on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
-    red = typed(tmp_path, "ci", "pull-request", "--budget", "30x", **on_github)
+    for _ in range(2):
+        red = typed(tmp_path, "ci", "pull-request", **on_github)
+        assert red.returncode == 1, red.stderr
+    assert "::error file=model.py,line=5,title=dde model.py%3Amodel/dde-" in red.stdout
+    comment = (tmp_path / "ddefuzz-report" / "comment.md").read_text()
+    assert comment.startswith("<!-- ddefuzz ci -->\n\n**ddefuzz models**: exit 1\n")
+    assert "+    torch._check(made_u0.shape[0] >= 1)" in comment
+    log = checked_sarif((tmp_path / "ddefuzz-report" / "models.sarif").read_text())
+    assert list(code_scanning(log)) == []
+    [result] = log["runs"][0]["results"]
+    [file] = result["fixes"][0]["artifactChanges"]
+    mended = applied(MODEL, file["replacements"])
+
+    # The change of the report is applied: green.
+    (tmp_path / "model.py").write_text(mended)
+    green = typed(tmp_path, "ci", "pull-request")
+    assert green.returncode == 0, green.stderr
+
+    # Or it is accepted for now: green, but not any more after its last day, or with another problem.
+    (tmp_path / "model.py").write_text(MODEL)
+    accepted = typed(tmp_path, "ci", "accept", "--reason", "waits for torch", "--expires", "2099-01-31")
+    assert accepted.returncode == 0, accepted.stderr
+    assert "now accepted: model.py:model: dde-" in accepted.stderr
+    green = typed(tmp_path, "ci", "pull-request")
+    assert green.returncode == 0, green.stderr
+    assert "accepted until 2099-01-31: waits for torch" in green.stdout
+    decisions = tmp_path / "findings" / "accepted.toml"
+    decisions.write_text(decisions.read_text().replace("2099-01-31", "2020-01-31"))
+    red = typed(tmp_path, "ci", "pull-request")
     assert red.returncode == 1, red.stderr
-    assert "replay exit 0, run exit 1" in red.stderr
+    assert "was accepted until 2020-01-31: it fails since then" in red.stderr
+    (tmp_path / "model.py").write_text(GOOD)
+    gone = typed(tmp_path, "ci", "accept", "--reason", "unused")
+    assert gone.returncode == 0, gone.stderr
+    assert "not there any more: model.py:model: dde-" in gone.stderr
+    assert tomllib.loads(decisions.read_text()) == {"problem": []}
+
+
+@pytest.mark.slow
+def test_a_target_that_cannot_be_built_does_not_end_the_others(tmp_path: Path) -> None:
+    with_model(tmp_path, MODEL, '["model.py:nothing", "nowhere.py:f", "model.py:model"]')
+    red = typed(tmp_path, "check", "--no-advice")
+    assert red.returncode == 2, red.stderr
+    assert "nowhere.py: found no such file" in red.stderr
+    assert "model.py:model does not export" in red.stdout
+    assert "model.py:nothing: found no such name" in red.stdout
+    accepted = typed(tmp_path, "ci", "accept", "--reason", "later")
+    assert accepted.returncode == 2, accepted.stderr
+    [problem] = tomllib.loads((tmp_path / "findings" / "accepted.toml").read_text())["problem"]
+    assert problem["target"] == "model.py:model"
+    assert typed(tmp_path, "check", "model.py:model", "--no-advice").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["accept", "--reason", " ", "model.py:f"], "--reason: found an empty reason"),
+        (["accept", "--reason", "a", "--expires", "2020-01-31", "model.py:f"], "--expires: found 2020-01-31, expected"),
+        (["accept", "--reason", "a"], "found no TARGET, expected one such as model.py:make_model"),
+        (["accept", "--reason", "a", "nowhere.py:f"], "nowhere.py: found no such file"),
+    ],
+)
+def test_what_cannot_be_accepted_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(command, words)
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception).startswith(said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_comment_has_what_failed_first_and_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    REPORTS.mkdir()
+    (REPORTS / "models.md").write_text("m" * 59_000)
+    (REPORTS / "replay.md").write_text("r" * 9_000)
+    written = comment({"models": 0, "replay": 1, "run": 0})
+    assert written.startswith(f"{MARKER}\n\n**ddefuzz models**: exit 0\n\n**ddefuzz replay**: exit 1\n")
+    assert "r" * 9_000 in written
+    assert "The report of models is too long for a comment: see ddefuzz-report/models.md." in written
+    assert len(written) < 65_536
+
+
+@pytest.mark.slow
+def test_fuzzing_is_red_on_new_findings_and_green_when_they_are_known(tmp_path: Path) -> None:
+    assert typed(tmp_path, "init", "--no-baseline").returncode == 0
+    summary = tmp_path / "summary.md"
+    on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
+    for _ in range(2):  # nobody has decided anything in between
+        red = typed(tmp_path, "ci", "fuzz", "--budget", "30x", **on_github)
+        assert red.returncode == 1, red.stderr
+    assert "run exit 1" in red.stderr
     assert "::error title=dde dde-" in red.stdout
     assert "## ddefuzz campaign: 30 cases" in summary.read_text()
     log = json.loads((tmp_path / "ddefuzz-report" / "run.sarif").read_text())
+    assert list(code_scanning(log)) == []
     new = [result["partialFingerprints"]["ddefuzz/signature/v1"] for result in log["runs"][0]["results"]]
     assert new
     known = "".join(f'[{name}]\nstate = "triaged"\nreason = "seen"\n' for name in new)
     (tmp_path / "findings" / "known.toml").write_text(known)
-    (tmp_path / ".ddefuzz" / "ddefuzz.db").unlink()
-    green = typed(tmp_path, "ci", "pull-request", "--budget", "30x")
+    green = typed(tmp_path, "ci", "fuzz", "--budget", "30x")
     assert green.returncode == 0, green.stderr
     assert ET.parse(tmp_path / "ddefuzz-report" / "run.xml").getroot()[0].get("failures") == "0"
+
+
+@pytest.mark.slow
+def test_with_the_baseline_known_findings_are_not_red(tmp_path: Path) -> None:
+    assert typed(tmp_path, "init").returncode == 0
+    ran = typed(tmp_path, "ci", "fuzz", "--budget", "30x")
+    rows = [json.loads(line) for line in (tmp_path / "ddefuzz-report" / "run.jsonl").read_text().splitlines()]
+    baseline = tomllib.loads((tmp_path / "findings" / "baseline.toml").read_text())
+    new = [row["finding"] for row in rows if row["finding"] not in baseline]
+    assert len(new) < len(rows)
+    log = json.loads((tmp_path / "ddefuzz-report" / "run.sarif").read_text())
+    failed = [result["partialFingerprints"]["ddefuzz/signature/v1"] for result in log["runs"][0]["results"]]
+    assert set(failed) <= set(new)
+    assert ran.returncode == (1 if failed else 0), ran.stderr
 
 
 def found(database: Path) -> int:

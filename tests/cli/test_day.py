@@ -20,6 +20,7 @@ CASES = "64x"
 """The cases of this seed have more than 20 findings. The one that is followed is among the first 24."""
 
 FEW = "24x"
+FUZZED = "ddefuzz-report/fuzz.db"
 FOLLOWED = "torch/nn/functional.py:local_response_norm"
 FILE = "nn/functional.py"
 BRANCH = "    if input.numel() == 0:\n        return input\n\n    div = input.mul(input)\n"
@@ -49,7 +50,7 @@ def test_a_day(tmp_path: Path) -> None:  # noqa: PLR0915 one day, one story
     repository = tmp_path / "repository"
     repository.mkdir()
     database = repository / ".ddefuzz" / "ddefuzz.db"
-    assert typed(repository, "init").returncode == 0
+    assert typed(repository, "init", "--no-baseline").returncode == 0
     with (repository / "ddefuzz.toml").open("a") as settings:
         settings.write('stage = ["export"]\n')
 
@@ -72,19 +73,22 @@ def test_a_day(tmp_path: Path) -> None:  # noqa: PLR0915 one day, one story
 
     # A pull request elsewhere, with a new database: green, because all is known.
     database.unlink()
-    green = typed(repository, "ci", "pull-request", "--seed", SEED, "--budget", FEW)
+    green = typed(repository, "ci", "pull-request")
     assert green.returncode == 0, green.stderr
-    assert "import exit 0, replay exit 0, run exit 0" in green.stderr
+    assert "replay exit 0" in green.stderr
+    green = typed(repository, "ci", "fuzz", "--seed", SEED, "--budget", FEW)
+    assert green.returncode == 0, green.stderr
+    assert "import exit 0, run exit 0" in green.stderr
     assert reported(repository)[followed] is False
 
     # A torch with another data-dependent branch: red, and only by what is not known.
     broken = planted(tmp_path / "broken", "2.13.0", Change(FILE, BRANCH, BROKEN))
     database.unlink()
-    red = typed(repository, "ci", "pull-request", "--seed", SEED, "--budget", FEW, python=broken)
+    red = typed(repository, "ci", "fuzz", "--seed", SEED, "--budget", FEW, python=broken)
     assert red.returncode == 1, red.stderr
     (new,) = (name for name, is_new in reported(repository).items() if is_new)
     assert new not in found
-    shown = typed(repository, "findings", "show", new).stdout
+    shown = typed(repository, "findings", "show", new, "--db", f"sqlite:///{FUZZED}").stdout
     assert FOLLOWED in shown
     assert "input.numel() == 7" in shown
 
@@ -111,12 +115,16 @@ def test_a_day(tmp_path: Path) -> None:  # noqa: PLR0915 one day, one story
     # The branch is back in that torch: replay and campaign are red, and the finding is open again under the next id.
     database.unlink()
     regressed = planted(tmp_path / "regressed", "2.13.1")
-    back = typed(repository, "ci", "pull-request", "--seed", SEED, "--budget", FEW, python=regressed)
+    back = typed(repository, "ci", "pull-request", python=regressed)
     assert back.returncode == 1, back.stderr
-    assert "replay exit 1, run exit 1" in back.stderr
+    assert "replay exit 1" in back.stderr
+    back = typed(repository, "ci", "fuzz", "--seed", SEED, "--budget", FEW, python=regressed)
+    assert back.returncode == 1, back.stderr
     again = f"{followed}-2"
-    listed = {one["id"]: one for one in lines(typed(repository, "findings", "list", "--open", "--format", "jsonl"))}
+    opened = typed(repository, "findings", "list", "--open", "--db", f"sqlite:///{FUZZED}", "--format", "jsonl")
+    listed = {one["id"]: one for one in lines(opened)}
     assert listed[again]["state"] == "new"
     assert (
-        f"{followed} was fixed, and the failure occurred again" in typed(repository, "findings", "show", again).stdout
+        f"{followed} was fixed, and the failure occurred again"
+        in typed(repository, "findings", "show", again, "--db", f"sqlite:///{FUZZED}").stdout
     )

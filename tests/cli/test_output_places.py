@@ -250,7 +250,7 @@ def test_an_export_of_nothing_keeps_what_is_not_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling", "loop", "fifo"])
-@pytest.mark.parametrize("words", [["pull-request"], ["prune"], ["coverage"], ["batch"]])
+@pytest.mark.parametrize("words", [["pull-request"], ["fuzz"], ["prune"], ["coverage"], ["batch"]])
 def test_the_folder_of_a_job_is_refused(
     words: list[str], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
