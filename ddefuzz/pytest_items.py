@@ -1,4 +1,4 @@
-"""The pytest items: one case in one stage, run in a worker process.
+"""The pytest items: one case in one stage, or one model of a repository, run in a worker process.
 
 A known failure is expected to fail (xfail); a fixed one shows as XPASS. Each pytest process, also each of pytest-xdist,
 has one worker. So a crash or a hang is one failed item.
@@ -7,6 +7,7 @@ has one worker. So a crash or a hang is one failed item.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,10 @@ from ddefuzz.campaign.replay import (
     trusted_cases,
     user_function,
 )
+from ddefuzz.checking.acceptance import holding, read_accepted
+from ddefuzz.checking.check import SILENT, Options, check_targets, targets_of
+from ddefuzz.cli import settings
+from ddefuzz.cli.check import ACCEPTED
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.escape import shell_words, visible
 from ddefuzz.execute.pool import Pool
@@ -73,8 +78,8 @@ class CaseItem(pytest.Item):
         self.case = case
         if case.expect.kind is not None:
             reason = visible(case.finding or str(case.expect))
-            # Not strict: a known failure that is fixed shows as XPASS and is no error.
-            self.add_marker(pytest.mark.xfail(reason=reason, raises=KnownFailure, strict=False))
+            # A known failure that is fixed shows as XPASS. With the setting xfail_strict that fails.
+            self.add_marker(pytest.mark.xfail(reason=reason, raises=KnownFailure))
 
     def runtest(self) -> None:
         """Run the case in a worker and compare the result with the expectation."""
@@ -104,6 +109,53 @@ class CaseItem(pytest.Item):
                 return shell_words(["ddefuzz", "check", path, "--case", case])
             case _:
                 return shell_words(["ddefuzz", "check", str(self.path)])
+
+
+def model_file(path: Path, parent: pytest.Collector) -> ModelFile:
+    """A collector for the models that a ddefuzz.toml names."""
+    file: ModelFile = ModelFile.from_parent(parent, path=path)
+    return file
+
+
+class ModelFile(pytest.File):
+    """The settings of a repository, which name its models."""
+
+    def collect(self) -> Iterator[ModelItem]:
+        """An item for each target."""
+        if self.path.parent != Path.cwd():
+            raise self.CollectError(f"{self.path}: found the current folder {Path.cwd()}, expected that of the file")
+        try:
+            targets = settings.read().get("targets", [])
+            accepted = holding(read_accepted(ACCEPTED), datetime.now(UTC).date())
+        except DdefuzzError as error:
+            raise self.CollectError(str(error)) from error
+        for target in targets:
+            yield ModelItem.from_parent(self, name=target, options=Options(budget=None, accepted=accepted))
+
+
+class ModelItem(pytest.Item):
+    """One target of `ddefuzz check`, in its default stages."""
+
+    def __init__(self, *, options: Options, **kwargs: object) -> None:
+        super().__init__(**kwargs)  # type: ignore[arg-type]
+        self.options = options
+
+    def runtest(self) -> None:
+        """Check it in a worker. Accepted problems do not fail."""
+        pool = _pool(self.config)
+        report = check_targets(pool, self.name, targets_of(pool, self.name, None, ""), self.options, SILENT)
+        if not report.ok or report.refused:
+            raise Mismatch(report.text())
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
+        """The report of the check; a traceback for an error of ddefuzz itself."""
+        if isinstance(excinfo.value, Mismatch | DdefuzzError):
+            return f"{excinfo.value}\nnext: {shell_words(['ddefuzz', 'check', self.name])}"
+        return str(super().repr_failure(excinfo))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """The location that pytest prints."""
+        return self.path, 0, self.name
 
 
 def _name(case: KeptCase) -> str:

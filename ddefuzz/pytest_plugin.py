@@ -1,4 +1,5 @@
-"""The plugin of pytest: the fixture `ddefuzz_check`, and case files as items (`pytest corpora findings`).
+"""The plugin of pytest: the fixture `ddefuzz_check`, case files as items (`pytest corpora findings`), and the models of
+a repository (`pytest ddefuzz.toml`).
 
 Case files are programs and, if trusted, lists of user modules.
 
@@ -23,6 +24,9 @@ HEADERS = (b"# ddefuzz program v", b"# ddefuzz key v")
 TRUSTED = "trusted.toml"
 """The file name of a list of trusted user modules (`campaign.corpus`)."""
 
+SETTINGS = "ddefuzz.toml"
+"""The file that names the models of a repository, in `check.targets`."""
+
 TRUST = "ddefuzz_trust"
 """The pytest setting that allows running the modules that such lists name."""
 
@@ -42,11 +46,16 @@ def ddefuzz_check() -> Callable[..., ddefuzz.Report]:
 def pytest_collect_file(
     file_path: Path, parent: pytest.Collector
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Collect files that are programs or trusted lists, and no other plugin may: pytest would import a program.
+    """Collect files that are programs or trusted lists, and no other plugin may: pytest would import a program. The
+    models of a ddefuzz.toml are collected if it is typed.
 
     All other files are left to the other plugins.
     """
     theirs = yield
+    if file_path.name == SETTINGS and parent.session.isinitpath(file_path):  # never unasked: a check takes seconds
+        from ddefuzz.pytest_items import model_file  # noqa: PLC0415
+
+        return [model_file(file_path, parent)]
     is_list = file_path.name == TRUSTED and parent.config.getini(TRUST)
     if not is_list and not _is_program(file_path):
         return theirs

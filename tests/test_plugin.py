@@ -55,7 +55,7 @@ CASES = [
 TRUSTED = '[[module]]\npath = "code.py"\nexpected = "expected.json"\n'
 EXPECTED = '{"kills": {"export": {"outcome": "ok"}}, "doubles": {"export": {"outcome": "ok"}}}'
 
-CONFIGURATION = "[pytest]\nxfail_strict = true\nfilterwarnings = error\nddefuzz_trust = true\n"
+CONFIGURATION = "[pytest]\nfilterwarnings = error\nddefuzz_trust = true\n"
 
 
 @pytest.fixture
@@ -124,6 +124,54 @@ def test_a_fixed_case_fails_no_session(pytester: pytest.Pytester, corpus: Path) 
     result = pytester.runpytest_subprocess(str(corpus / "gone.py"))
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(xpassed=1)
+    (pytester.path / "pytest.ini").write_text(f"{CONFIGURATION}xfail_strict = true\n")
+    strict = pytester.runpytest_subprocess(str(corpus / "gone.py"))
+    strict.assert_outcomes(failed=1)
+    strict.stdout.fnmatch_lines(["*XPASS(strict)*"])
+
+
+MODELS = """
+import torch
+
+def good(x):
+    return torch.relu(x[x > 0])
+
+def bad(x):
+    return torch.diff(x[x > 0])
+
+good_args = bad_args = (torch.tensor([1.0, -1.0, 2.0]),)
+"""
+
+
+@pytest.mark.slow
+def test_the_models_of_a_repository_are_items_if_its_settings_are_typed(pytester: pytest.Pytester) -> None:
+    (pytester.path / "models.py").write_text(MODELS)
+    targets = '["models.py:good", "models.py:bad", "models.py:none"]'
+    (pytester.path / "ddefuzz.toml").write_text(f"check.targets = {targets}\n")
+    result = pytester.runpytest_subprocess("ddefuzz.toml", "-v", "-n", "0")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*ddefuzz.toml::*good PASSED*",
+            "*bad does not export: fails in export, export-strict, compile. 1 problem.*",
+            "next: ddefuzz check models.py:bad",
+            "models.py:none: found no such name, expected a callable; the module has good, bad",
+        ]
+    )
+    key = next(line.split()[1] for line in result.outlines if line.startswith("key "))
+    accepted = f'[[problem]]\ntarget = "models.py:bad"\nkey = "{key}"\nreason = "later"\n'
+    (pytester.path / "findings").mkdir()
+    (pytester.path / "findings" / "accepted.toml").write_text(accepted)
+    pytester.runpytest_subprocess("ddefuzz.toml").assert_outcomes(passed=2, failed=1)
+    unasked = pytester.runpytest_subprocess(".", "--collect-only")
+    assert unasked.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_settings_that_cannot_be_read_are_one_line(pytester: pytest.Pytester) -> None:
+    (pytester.path / "ddefuzz.toml").write_text("check.targets = 3\n")
+    result = pytester.runpytest_subprocess("ddefuzz.toml")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["ddefuzz.toml: found check.targets = 3, expected a list of strings"])
 
 
 @pytest.mark.slow

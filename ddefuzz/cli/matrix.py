@@ -52,6 +52,7 @@ def command(
         metavar="N",
     ),
     trust: bool = TRUST,
+    every: bool = option("Show all rows, not only those that are not the same in all versions.", "--all"),
     page: Path | None = option(
         "Also write a Markdown page with tables, and a plot next to it. It needs the extra `report`.",
         type_=output_file(),
@@ -67,7 +68,8 @@ def command(
     stand-alone scripts, which compare the kind of the failure and not its site.
 
     A finding is fixed if it passes after a version in which it fails, and regressed if it fails after one that passes.
-    It has moved if another failure shows. In the table, - means not judged: this torch has no such op or stage.
+    It has moved if another failure shows. In the table, - means not judged: this torch has no such op or stage. What
+    has regressed comes first.
 
     Results are saved in the database of --db as they come, also before Ctrl-C. Exit code 1: some finding has regressed.
     """
@@ -84,7 +86,7 @@ def command(
         for interpreter in interpreters:
             line = line.replace(interpreter.python, "PATH")
         write_page(page, lines, interpreters, line if url is None else line.replace(shell_word(str(url)), "URL"))
-    view = matrix_view(lines, interpreters, current_invocation().command)
+    view = matrix_view(lines, interpreters, current_invocation().command, every=every)
     deliver_report(matrix_report(lines, interpreters), view, output)
 
 

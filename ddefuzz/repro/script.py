@@ -2,8 +2,8 @@
 
 A script has only the parts that the stage, the program and the failure need. It works unchanged under any torch from
 2.6 on. It prints one JSON line, and exits with 1 if the failure shows, 0 if the capture passes, 3 if it fails
-otherwise, and 4 if that cannot be judged. The script of a stored case says only of which kind the failure is, because
-a case stores no more.
+otherwise, and 125 if that cannot be judged, which `git bisect run` skips. The script of a stored case says only of
+which kind the failure is, because a case stores no more.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ Run it as it is: it needs $needs
   1  it shows: $shows
   0  it passes$passes
   3  it fails otherwise$otherwise
-  4  it cannot be judged: $unjudged
+  125  it cannot be judged: $unjudged
+`git bisect run` takes these codes: it skips what ends with 125.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ $caught
     result = {"torch": torch.__version__, "stage": "$$stage", "verdict": verdict}
     print(json.dumps({**result, "expected": EXPECTED, "seen": found}))
     print(f"{verdict}: expected {EXPECTED}, seen {found}", file=sys.stderr)
-    return {"shows": 1, "passes": 0, "fails otherwise": 3, "not judged": 4}[verdict]
+    return {"shows": 1, "passes": 0, "fails otherwise": 3, "not judged": 125}[verdict]
 
 
 if __name__ == "__main__":

@@ -10,13 +10,33 @@ from typing import Any, Final, get_args
 import msgspec
 
 from ddefuzz.files import write_atomically
-from ddefuzz.show.blocks import Block, Commands, Heading, Items, Picture, Span, TableRow, counted, prose, table
+from ddefuzz.show.blocks import (
+    Block,
+    Commands,
+    Heading,
+    Items,
+    Paragraph,
+    Picture,
+    Span,
+    TableRow,
+    counted,
+    prose,
+    table,
+)
 from ddefuzz.show.html import svg
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.record import Outcome, Report, Result
 from ddefuzz.versions.model import Change, Interpreter, Line, Status, changes
 
 MOST_COMMANDS: Final = 5
+
+MOST_ROWS: Final = 20
+"""Rows of a table that has all of them unasked."""
+
+ORDER: Final[tuple[Change, ...]] = ("regressed", "new", "moved", "sometimes", "fixed", "fails", "never")
+"""The rows of a table, first what somebody has to look at."""
+
+SAME: Final[frozenset[Change]] = frozenset({"fails", "never"})
 
 OUTCOMES: Final[dict[Change, Outcome]] = {
     "fails": "known",
@@ -30,15 +50,23 @@ OUTCOMES: Final[dict[Change, Outcome]] = {
 
 
 def matrix_view(
-    lines: Sequence[Line], interpreters: Sequence[Interpreter], command: Callable[..., str]
+    lines: Sequence[Line], interpreters: Sequence[Interpreter], command: Callable[..., str], *, every: bool = False
 ) -> Iterator[Block]:
-    """The table, the counts, and the commands that record what is fixed. `command` makes a command line of words."""
+    """The table, the counts, and the commands that record what is fixed. `command` makes a command line of words.
+
+    What changed comes first. Unless `every` row is asked for, a long table has only these.
+    """
     names = [one.name for one in interpreters]
+    shown = sorted(lines, key=lambda line: ORDER.index(line.change))
+    if not every and len(shown) > MOST_ROWS:
+        shown = [line for line in shown if line.change not in SAME]
     cells = (
         TableRow((line.id, *(_cell(line, name) for name in names), line.change), Span(line.title, style="dim"))
-        for line in lines
+        for line in shown
     )
     yield table(("id", *names, "change"), cells)
+    if left := len(lines) - len(shown):
+        yield Paragraph(f"{counted(left, 'row')} the same in all versions: --all shows them", style="dim")
     yield Items((*(_totals(lines, one) for one in interpreters), f"{counted(len(lines), 'line')}: {_changes(lines)}"))
     releases = {one.name: one.torch.partition("+")[0] for one in interpreters}
     fixed = [line for line in lines if line.finding and line.change == "fixed"]

@@ -10,9 +10,11 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from ddefuzz.cli.doctor import SCHEMA, command
+from ddefuzz.cli.doctor import SCHEMA, _view, command
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.instrument.torch_api import Check
 from ddefuzz.oracles.reference import REFERENCES
+from ddefuzz.show.terminal import terminal
 
 
 @pytest.mark.slow
@@ -32,6 +34,21 @@ def test_everything_holds_here() -> None:
     ):
         assert part in names
     assert sum(check["name"].startswith("reference program, ") for check in told["checks"]) == len(REFERENCES)
+
+
+def test_a_summary_has_what_fails_and_all_checks_if_asked() -> None:
+    by_part = {
+        "one": [Check("a", ok=True, detail="")],
+        "two": [Check("b", ok=True, detail=""), Check("c", ok=False, detail="gone")],
+    }
+    short = terminal(_view(by_part, verbose=False), 80)
+    assert [line.split() for line in short.splitlines() if line.startswith(("ok", "FAILS"))] == [
+        ["ok", "one", "1", "check"],
+        ["FAILS", "two", "2", "checks,", "1", "failed"],
+        ["FAILS", "c", "gone"],
+    ]
+    assert "3 checks, 1 failed; -v shows each" in short
+    assert terminal(_view(by_part, verbose=True), 80).count("ok") == 3
 
 
 def test_an_unsupported_torch_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -214,6 +215,21 @@ def test_the_commands_for_what_is_fixed_are_counted() -> None:
     after = page.partition("Next:\n")[2].splitlines()
     assert after[0].endswith("findings set dde-0 fixed --why matrix --in 2.15.0")
     assert (len(after), after[-1].strip()) == (6, "# and so on for the 2 other findings whose change is fixed")
+
+
+def test_a_long_table_has_what_changed_and_all_rows_if_asked() -> None:
+    interpreters = (Interpreter("old", "python", "2.13.0"), Interpreter("new", "python", "2.15.0"))
+    passes, fails = Cell("passes"), Cell("fails", 1)
+    lines = [Line(f"dde-{at:02}", "a title", {"old": fails, "new": fails}, f"dde-{at:02}") for at in range(30)]
+    lines += [Line("dde-98", "fixed", {"old": fails, "new": passes}, "dde-98")]
+    lines += [Line("dde-99", "back", {"old": passes, "new": fails}, "dde-99")]
+    page = terminal(matrix_view(lines, interpreters, Invocation().command), 80)
+    assert re.findall("^dde-..", page, re.MULTILINE) == ["dde-99", "dde-98"]
+    assert "30 rows the same in all versions: --all shows them" in page
+    whole = terminal(matrix_view(lines, interpreters, Invocation().command, every=True), 80)
+    assert re.findall("^dde-..", whole, re.MULTILINE)[:3] == ["dde-99", "dde-98", "dde-00"]
+    short = terminal(matrix_view(lines[:3], interpreters, Invocation().command), 80)
+    assert re.findall("^dde-..", short, re.MULTILINE) == ["dde-00", "dde-01", "dde-02"]
 
 
 def test_one_finding_may_be_a_path(tmp_path: Path, findings: Path) -> None:
