@@ -188,8 +188,10 @@ _OUTCOMES: dict[Status, Outcome] = {
 }
 
 
-def replay_report(results: Iterable[ReplayResult], torch: str) -> Report:
-    """A replay: a result for each case. What does not do what is expected failed."""
+def replay_report(results: Iterable[ReplayResult], torch: str, *, gone: bool = False) -> Report:
+    """A replay: a result for each case. What does not do what is expected failed; with `gone`, also a case that passes
+    and was expected to fail.
+    """
     replayed = tuple(results)
     documents = tuple(
         {
@@ -209,18 +211,18 @@ def replay_report(results: Iterable[ReplayResult], torch: str) -> Report:
         title=f"ddefuzz replay: {counted(len(replayed), 'case')}, {mismatches} not as expected",
         torch=torch,
         rules=(*rules(), UNEXPECTED),
-        results=tuple(map(_replayed, replayed)),
+        results=tuple(_replayed(result, gone=gone) for result in replayed),
         facts=(numbers(counts),),
         document={"schema": "ddefuzz.replay/1", "torch": torch, "cases": documents, "counts": counts},
         records=documents,
     )
 
 
-def _replayed(result: ReplayResult) -> Result:
+def _replayed(result: ReplayResult, *, gone: bool) -> Result:
     expect = result.case.expect
     path = Path(result.case.id.partition("@")[0].partition(".py:")[0] + ".py" * (".py:" in result.case.id))
     relative = leads_to_file(path) and not path.is_absolute()
-    outcome = _OUTCOMES[result.status]
+    outcome = "failed" if gone and result.status == "gone" else _OUTCOMES[result.status]
     if outcome == "passed" and expect.kind is not None and result.status == "as expected":
         outcome = "known"
     return Result(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,10 +31,11 @@ from ddefuzz.cli.output import LiveLine
 from ddefuzz.cli.settings import read
 from ddefuzz.cli.streams import say, write_stdout
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, InputError
-from ddefuzz.escape import shell_word, shell_words
+from ddefuzz.escape import json_text, shell_word, shell_words
 from ddefuzz.files import check_folder, is_file, is_folder, is_there, write_atomically, write_files
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.show.blocks import counted
+from ddefuzz.show.table import FINGERPRINT
 
 CORPUS: Final = "corpora"
 
@@ -126,6 +129,10 @@ def _torch() -> str:
 
 
 REPORTS: Final = Path("ddefuzz-report")
+SCHEMA: Final = "ddefuzz.ci/1"
+
+HOOK_SECONDS: Final = 60.0
+
 COMMENT: Final = REPORTS / "comment.md"
 """The comment of a pull request, in Markdown."""
 
@@ -177,6 +184,8 @@ def command() -> None:
 
     Each job writes its reports (SARIF, JUnit, Markdown, HTML, JSON lines) to ddefuzz-report/, also when nothing failed.
     On GitHub the Markdown is the step's summary, and failures are annotations.
+
+    If a job is red, the command `ci.hook` of ddefuzz.toml runs. It gets what failed as JSON on stdin.
     """
 
 
@@ -333,7 +342,47 @@ def _run(steps: list[Step]) -> None:
     write_atomically(COMMENT, comment(codes))
     say(f"ddefuzz ci: {', '.join(f'{name} exit {code}' for name, code in codes.items())}")
     errors = [codes[name] for name in failed if codes[name] != EXIT_FOUND]
-    raise SystemExit(errors[0] if errors else EXIT_FOUND if failed else EXIT_OK)
+    code = errors[0] if errors else EXIT_FOUND if failed else EXIT_OK
+    if failed and (hook := read().get("hook")):
+        _tell(hook, told(codes, code))
+    raise SystemExit(code)
+
+
+def told(codes: Mapping[str, int], code: int) -> dict[str, Any]:
+    """What a hook gets as JSON: the steps with their exit codes and reports, and what failed in each."""
+    rows = []
+    for name in codes:
+        log = REPORTS / f"{name}.sarif"
+        runs = json.loads(log.read_bytes())["runs"] if is_file(log) else ()
+        rows += [{"step": name, **_row(result)} for run in runs for result in run["results"]]
+    steps = [
+        {"name": name, "exit": of_step, "report": str(report) if is_file(report := REPORTS / f"{name}.md") else ""}
+        for name, of_step in codes.items()
+    ]
+    return {"schema": SCHEMA, "exit": code, "steps": steps, "failed": rows}
+
+
+def _row(result: dict[str, Any]) -> dict[str, Any]:
+    place = result["locations"][0]["physicalLocation"]
+    return {
+        "id": result["partialFingerprints"][FINGERPRINT],
+        "rule": result["ruleId"],
+        "message": result["message"]["text"],
+        "path": place["artifactLocation"]["uri"],
+        "line": place["region"]["startLine"],
+    }
+
+
+def _tell(hook: str, document: dict[str, Any]) -> None:
+    """Run the hook, with the document as its input. How it ends changes no exit code."""
+    try:
+        ended = subprocess.run(
+            shlex.split(hook), input=json_text(document) + "\n", text=True, check=False, timeout=HOOK_SECONDS
+        )
+        if ended.returncode:
+            say(f"ddefuzz ci: the hook {hook} ended with {ended.returncode}")
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        say(f"ddefuzz ci: the hook {hook} failed: {error}")
 
 
 def comment(codes: Mapping[str, int]) -> str:

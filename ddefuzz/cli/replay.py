@@ -46,6 +46,14 @@ def command(
     trust: bool = TRUST,
     scripts: bool = option("Run the stand-alone scripts of the findings instead, one process each."),
     python: str | None = option("With --scripts: the interpreter, of any torch (default: this one).", metavar="PATH"),
+    failing: str = option(
+        "What makes the exit code 1: unexpected (a case does not do what is expected), or gone (also one that passes "
+        "and was expected to fail).",
+        "--fail-on",
+        default="unexpected",
+        type_=("unexpected", "gone"),
+        metavar="WHAT",
+    ),
     url: DatabaseUrl | None = option("Save the guard sites that the cases reach in this database.", "--sites"),
     jobs: int = JOBS,
     output: Output = formats("text", *NAMES),
@@ -58,9 +66,9 @@ def command(
     The last lines count cases and findings by status. With --format jsonl stdout has one line for each case, and the
     counts go to stderr.
 
-    Exit code 1: a case fails that is expected to pass, or it fails in another way than expected. A case that passes
-    and was expected to fail ("gone") does not change the exit code. Exit code 2: a case cannot be read or built. The
-    others are replayed.
+    Exit code 1: a case fails that is expected to pass, or it fails in another way than expected. A case that passes and
+    was expected to fail ("gone") changes the exit code only with --fail-on gone. Exit code 2: a case cannot be read or
+    built. The others are replayed.
 
     With --scripts, PATH is a folder with findings (default: findings). A plain interpreter runs the stand-alone script
     of each, which says `shows`, `passes`, `fails otherwise`, or `not judged`: this torch has no such op or stage. Exit
@@ -109,7 +117,7 @@ def command(
         with Database.open(url) as database:
             database.add_sites(installed_version(), ledger.drain())
     view = replay_view(results, current_invocation())
-    deliver_report(replay_report(results, installed_version()), view, output)
+    deliver_report(replay_report(results, installed_version(), gone=failing == "gone"), view, output)
 
 
 def _nothing(paths: tuple[Path, ...], known: DatabaseUrl | None) -> str:

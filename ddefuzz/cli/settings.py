@@ -44,6 +44,7 @@ KEYS: dict[str, Key] = {
     "known": Key("known_files", str | LIST, "a string or a list of strings"),
     "check.targets": Key("targets", LIST, "a list of strings"),
     "check.accepted": Key("accepted"),
+    "ci.hook": Key("hook"),
 }
 """The keys. Those with a dot are in a table of that name."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -270,6 +271,34 @@ def test_what_cannot_be_accepted_is_said_in_one_line(
     assert isinstance(done.exception, InputError)
     assert str(done.exception).startswith(said)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_hook_gets_what_failed_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpora").mkdir()
+    smoke = contents("none")["corpora/smoke/relu.py"]
+    (tmp_path / "corpora" / "relu.py").write_text(smoke.replace("explicit ok", "explicit dde at at::native::chunk"))
+    (tmp_path / "corpora" / "other.py").write_text(smoke.replace("torch.relu(x)", "torch.diff(x)"))
+    script = "import sys; open('told.json', 'w').write(sys.stdin.read()); sys.exit(3)"
+    monkeypatch.setenv("DDEFUZZ_CI_HOOK", shlex.join([sys.executable, "-c", script]))
+    done = CliRunner().invoke(command, ["pull-request"])
+    assert done.exit_code == 1
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert (told["schema"], told["exit"]) == ("ddefuzz.ci/1", 1)
+    assert told["steps"] == [{"name": "replay", "exit": 1, "report": "ddefuzz-report/replay.md"}]
+    [failed] = told["failed"]
+    assert (failed["step"], failed["path"], failed["line"]) == ("replay", "corpora/other.py", 1)
+    assert failed["id"] == "corpora/other.py@export/explicit"
+    assert f"the hook {os.environ['DDEFUZZ_CI_HOOK']} ended with 3" in done.stderr
+    monkeypatch.setenv("DDEFUZZ_CI_HOOK", "no-such-command 'a")
+    done = CliRunner().invoke(command, ["pull-request"])
+    assert done.exit_code == 1
+    assert "the hook no-such-command 'a failed: " in done.stderr
+    (tmp_path / "corpora" / "other.py").unlink()
+    (tmp_path / "told.json").unlink()
+    assert CliRunner().invoke(command, ["pull-request"]).exit_code == 0
+    assert not (tmp_path / "told.json").exists()
 
 
 def test_a_comment_has_what_failed_first_and_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

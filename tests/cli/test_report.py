@@ -123,3 +123,9 @@ def test_the_outcome_of_a_replayed_case(status: Status, kind: str | None, outcom
     case = KeptCase("a.py@export/explicit", ProgramSubject("x"), Expectation("export", kind=kind), "")
     (result,) = replay_report([ReplayResult(case, status, "export/explicit ok")], "2.13.0").results
     assert (result.outcome, result.rule) == (outcome, kind or "replay")
+
+
+def test_a_case_that_is_gone_fails_if_asked() -> None:
+    case = KeptCase("a.py@export/explicit", ProgramSubject("x"), Expectation("export", kind="dde"), "")
+    (result,) = replay_report([ReplayResult(case, "gone", "export/explicit ok")], "2.13.0", gone=True).results
+    assert result.outcome == "failed"
