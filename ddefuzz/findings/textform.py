@@ -203,8 +203,8 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
     check_folder(folder, [KNOWN, *(f"{one}/{name}" for one in {*own, *(f.id for f in wanted)} for name in FILES)])
     files = {f"{name}/{file}": content for name, there in contents.items() for file, content in there.items()}
     gone = own - {finding.id for finding in wanted}
-    unread = set(_unread(folder, gone)) if whole else gone
-    gone -= unread
+    unread = {*_unread(folder, gone)} if whole else gone
+    gone = gone - unread
     before = read_known(folder / KNOWN) if is_there(folder / KNOWN) else {}
     kept = {name: one for name, one in before.items() if name in unread}
     by_id = {finding.id: finding for finding in wanted}
