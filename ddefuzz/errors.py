@@ -2,7 +2,8 @@
 
 DdefuzzError                3  an internal error of ddefuzz, unless a subclass says otherwise
 ├── InputError              2  what the user handed in: a case file, an option, a configuration key
-│   └── ProgramError        2  a case file, with path, line, found, expected
+│   ├── ProgramError        2  a case file, with path, line, found, expected
+│   └── StaleError          2  a decision on what has changed since it was shown
 ├── UnsupportedError        4  this torch, this Python, this database schema
 │   └── DatabaseError       4  unreachable, read-only, corrupt, full, too new
 │       └── RowError        4  one row that does not fit the records
@@ -56,6 +57,10 @@ class ProgramError(InputError):
     def __reduce__(self) -> tuple[type[ProgramError], tuple[str, int, str, str]]:
         """Made again from its parts: a worker's error comes back to who asked."""
         return type(self), (self.path, self.line, self.found, self.expected)
+
+
+class StaleError(InputError):
+    """A decision on something that another one has changed since it was shown."""
 
 
 class UnsupportedError(DdefuzzError):

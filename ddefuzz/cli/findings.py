@@ -319,7 +319,8 @@ def _decide(db: DatabaseUrl, finding_id: str, typed: Sequence[tuple[Decision, st
         before = resolve(database, finding_id)
         known = [(row, resolve(database, text or "").id if row.value is FINDING else text) for row, text in typed]
         after = database.apply(before.id, known, by)
-    say(f"{after.id}: {'; '.join(row.sentence(before, after) for row, _ in typed)}")
+    rows = [row for row, _ in typed if len(typed) == 1 or (row.group, row.name) != ("state", before.state)]
+    say(f"{after.id}: {'; '.join(row.sentence(before, after) for row in rows)}")
 
 
 for decision in commands():

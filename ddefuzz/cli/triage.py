@@ -35,9 +35,12 @@ MOST_NEAR = 100
 LINES_BELOW = 4
 """Lines of a terminal below a screen, besides the menu: its first line, what part it is, a message, and the cursor."""
 
-SKIP, BACK, UNDO, QUIT, MORE = "s", "z", "u", "q", " "
+SKIP, BACK, UNDO, QUIT, MORE, HELP = "s", "z", "u", "q", " ", "?"
 
-MOVES = {SKIP: "skip", BACK: "back", UNDO: "undo", QUIT: "quit"}
+MOVES = {SKIP: "skip", BACK: "back", UNDO: "undo", HELP: "help", QUIT: "quit"}
+
+ARROWS = {"\x1b[C": SKIP, "\x1b[B": SKIP, "\x1b[D": BACK, "\x1b[A": BACK}
+"""What a terminal sends for right and down, left and up."""
 
 
 @click_command("triage")
@@ -53,6 +56,8 @@ def command(
     A screen has the program, the condition that the site evaluates, torch's source around a Python site, what would
     fix it, the verdicts, and similar findings. On a lower terminal it has parts: the space bar shows the next one. Each
     decision is saved at once. `u` undoes the latest one.
+
+    The arrow keys show the next and the previous finding, `?` says what each key does.
 
     Without a terminal, each line of stdin has one key and its text: `r URL`, `d ID`, `n TEXT`.
     """
@@ -125,6 +130,9 @@ class Loop:
                     self.part += 1
                 elif key == SKIP:
                     self.at += 1
+                elif key == HELP:
+                    say(meanings(), kept="\n")
+                    continue
                 elif key in KEYS:
                     self._change(finding, KEYS[key], ask)
                 else:
@@ -159,13 +167,26 @@ class Loop:
         say(f"{name}: undone")
 
 
+def meanings() -> str:
+    """What each key does, a line each."""
+    rows = {key: f"{row.name}: {row.help.partition(chr(10))[0]}" for key, row in KEYS.items()}
+    moves = {
+        SKIP: "the next finding (also → and ↓)",
+        BACK: "the finding before (also ← and ↑)",
+        UNDO: "reverse the latest decision",
+        QUIT: "end; all decisions are saved",
+    }
+    return "\n".join(f"  {key}  {text}" for key, text in {**rows, **moves}.items())
+
+
 def _read_key() -> tuple[str, Ask]:
     """One key, and what asks for the text that it needs. An empty key is the end of input.
 
     On a terminal a key needs no newline, and the text is typed after a question. Otherwise a line has both.
     """
     if sys.stdin.isatty():
-        return click.getchar(), lambda what: str(click.prompt(what, default="", show_default=False, err=True))
+        typed = click.getchar()
+        return ARROWS.get(typed, typed), lambda what: str(click.prompt(what, default="", show_default=False, err=True))
     typed = next((line.strip() for line in sys.stdin if line.strip()), "")
     key, _, text = typed.partition(" ")
     return key, lambda _what: text

@@ -175,10 +175,16 @@ class Database:
             return after
 
     def apply(self, finding_id: str, typed: Iterable[tuple[Decision, str | None]], by: By) -> Finding:
-        """Make decisions with what was typed for each, None if nothing was; all or none. Returns the result."""
+        """Make decisions with what was typed for each, None if nothing was; all or none. Returns the result.
+
+        The state that the finding has already is no decision beside others.
+        """
+        decisions = list(typed)
         with self._writing() as session:
             finding = _whole(session, finding_id)
-            for decision, text in typed:
+            for decision, text in decisions:
+                if len(decisions) > 1 and not text and (decision.group, decision.name) == ("state", finding.state):
+                    continue
                 checked = "" if decision.value is None or text is None else decision.value.checked(text)
                 if decision.value is FINDING:
                     checked = self.resolve(checked).id

@@ -293,6 +293,12 @@ def _date(text: str) -> str:
         raise InputError(f"found the date {text!r}, expected one such as 2027-01-31") from None
 
 
+def _not_over(text: str, by: By) -> None:
+    """Raise `InputError` for a last day that has passed: the decision would not hold at all."""
+    if text and date.fromisoformat(text) < by.when.date():
+        raise InputError(f"decision until: found {text}, expected a day from {by.when.date()} on")
+
+
 def _text(text: str) -> str:
     if not text.strip():
         raise InputError("found no text, expected some")
@@ -340,13 +346,17 @@ def _field(
     option: str = "",
     form: str = "details",
     key: str = "",
+    refuse: Callable[[str, By], None] = lambda _text, _by: None,
     **typed: Any,
 ) -> Decision:
-    """The decision that replaces a field of the finding. Its label and its option are like the name by default."""
+    """The decision that replaces a field of the finding. Its label and its option are like the name by default.
+    `refuse` raises `InputError` for what cannot be decided now.
+    """
     shown = name.removeprefix("given_")
     value = Value(shown, label or shown, check, option or f"--{shown.replace('_', '-')}", **typed)
 
     def change(finding: Finding, text: str, by: By) -> Finding:
+        refuse(text, by)
         if not value.many:
             return changed(finding, by, **{name: text})
         chosen = set(getattr(finding, name)) if value.signed else set()
@@ -408,6 +418,7 @@ DECISIONS: tuple[Decision, ...] = (
         _date,
         label="decision until",
         form="state",
+        refuse=_not_over,
         metavar="DATE",
         help="The last day on which the decision holds, such as 2027-01-31. A campaign then counts the finding as new. "
         "Empty for no end.",

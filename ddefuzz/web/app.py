@@ -27,7 +27,16 @@ from starlette.responses import RedirectResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ddefuzz import __version__
-from ddefuzz.errors import DatabaseError, DdefuzzError, InputError, RowError, UnsupportedError, refusals, unsupported_by
+from ddefuzz.errors import (
+    DatabaseError,
+    DdefuzzError,
+    InputError,
+    RowError,
+    StaleError,
+    UnsupportedError,
+    refusals,
+    unsupported_by,
+)
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By
 from ddefuzz.repro.finding import finding_script
@@ -96,7 +105,14 @@ def make_app(database: Database, access: Access) -> FastAPI:
 def _problems() -> Responses:
     content = {**_TEXT, "application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     plain = {**content, "text/plain": {"schema": {"type": "string"}}}
-    titles = {400: "Not possible", 403: "Not allowed", 404: "No such page", 411: "No length", 413: "Too long"}
+    titles = {
+        400: "Not possible",
+        403: "Not allowed",
+        404: "No such page",
+        409: "Changed since",
+        411: "No length",
+        413: "Too long",
+    }
     return {
         **{status: {"description": text, "content": plain} for status, text in titles.items()},
         421: {"description": "Wrong Host header", "content": plain},
@@ -229,6 +245,8 @@ def _failed(request: Request, error: Exception) -> Response:
             return problem(request, 404, str(error))
         case DatabaseError():
             return problem(request, 503, str(error))
+        case StaleError():
+            return problem(request, 409, str(error))
         case InputError():
             return problem(request, 404 if request.method == "GET" else 400, str(error))
     return problem(request, 500, f"an error of ddefuzz, please report it: {error}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, StaleError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, By, Decision, text_of, words
 from ddefuzz.findings.model import Finding, Priority
@@ -24,13 +24,14 @@ Typed = list[tuple[Decision, str | None]]
 
 class Form(BaseModel):
     """Fields of every form. `form_token` is in the page that has the form, `by` is the name for the history,
-    which the token gives where decisions need one."""
+    which the token gives where decisions need one. `version` is that of the finding on the page (`version_of`)."""
 
     model_config = ConfigDict(extra="forbid")
 
     form_token: Line = ""
     by: Line = ""
     why: Line = ""
+    version: Line = ""
 
 
 class BulkForm(Form):
@@ -68,7 +69,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
 class FormOf(msgspec.Struct, frozen=True, kw_only=True):
     """A form of one finding. It is below its title, which is empty if the form is always shown. `filled`: a field that
-    has no value at first has one.
+    has no value at first has one. `version` goes with what is typed; a form that only adds something has none.
     """
 
     name: str
@@ -78,6 +79,7 @@ class FormOf(msgspec.Struct, frozen=True, kw_only=True):
     possible: bool
     has_reason: bool
     filled: bool
+    version: str = ""
 
 
 class Action(NamedTuple):
@@ -115,6 +117,15 @@ def _model(name: str, rows: Sequence[Decision]) -> type[Form]:
 ACTIONS: dict[str, Action] = actions_of(DECISIONS)
 
 
+ADDING = frozenset({"note", "link"})
+"""The forms that add to a finding, and replace nothing that another person decided."""
+
+
+def version_of(finding: Finding) -> str:
+    """What another decision changes: their number."""
+    return str(len(finding.history))
+
+
 def forms_of(finding: Finding, actions: dict[str, Action] = ACTIONS) -> tuple[FormOf, ...]:
     """The forms of a finding, with its present values. Those that do not fit are left out, except `undo`."""
     forms = (_form_of(name, action.rows, finding) for name, action in actions.items())
@@ -149,13 +160,28 @@ def _form_of(name: str, rows: Sequence[Decision], finding: Finding) -> FormOf:
         possible=any(row.fits(finding) for row in rows) and not (states and finding.duplicate_of is not None),
         has_reason=first.has_reason,
         filled=any(field.value for field in fields if field.name != "cause") or (finding.state == "fixed" and states),
+        version="" if name in ADDING else version_of(finding),
     )
 
 
 def decide(database: Database, finding_id: str, action: Action, form: Form, by: By) -> Finding:
-    """Change one finding in one transaction."""
+    """Change one finding in one transaction. Raises `StaleError` if others have decided since the form was made."""
     with database.transaction():
-        return database.apply(finding_id, _typed(database.get(finding_id), action, form), by)
+        finding = database.get(finding_id)
+        if form.version and form.version != version_of(finding):
+            raise StaleError(
+                f"{finding_id}: found a form that is older than another decision ({_latest(finding)}), expected one of "
+                "the page as it is now: load it again"
+            )
+        return database.apply(finding_id, _typed(finding, action, form), by)
+
+
+def _latest(finding: Finding) -> str:
+    """The latest decision: who, when and what."""
+    latest = max((entry.when, entry.who) for entry in finding.history)
+    entries = [one for one in finding.history if (one.when, one.who) == latest]
+    fields = "; ".join(f"{one.field} {one.before or '-'} → {one.after or '-'}" for one in entries)
+    return f"{latest[1]} at {latest[0]}: {fields}"
 
 
 def _typed(finding: Finding, action: Action, form: Form) -> Typed:

@@ -55,6 +55,21 @@ def findings(url: str, *args: str, columns: int = 160) -> Result:
     return CliRunner(env={"COLUMNS": str(columns)}).invoke(command, [*args, "--db", url], catch_exceptions=False)
 
 
+def test_a_state_that_it_has_already_is_no_error_beside_another_field(url: str) -> None:
+    assert findings(url, "set", CHUNK.key, "triaged", "--by", "ada").exit_code == 0
+    done = findings(url, "set", CHUNK.key, "triaged", "--owner", "bo", "--by", "bo")
+    assert (done.exit_code, done.stderr) == (0, f"{CHUNK.key}: owner - → bo\n")
+    with pytest.raises(InputError, match="cannot go from 'triaged' to 'triaged'"):
+        findings(url, "set", CHUNK.key, "triaged")
+
+
+def test_a_decision_cannot_have_ended_before_it_is_made(url: str) -> None:
+    with pytest.raises(InputError, match="decision until: found 2020-01-31, expected a day from 20"):
+        findings(url, "set", CHUNK.key, "wont-fix", "--expires", "2020-01-31")
+    with Database.open(url) as database:
+        assert database.get(CHUNK.key).state != "wont-fix"
+
+
 def test_the_table_on_a_wide_page(url: str) -> None:
     shown = findings(url, "list").stdout
     header = next(line for line in shown.splitlines() if "state" in line)

@@ -77,6 +77,13 @@ def test_other_keys_decide_nothing(url: str) -> None:
     assert "found the key 'x', expected one of these:" in ended.stderr
 
 
+def test_help_says_what_each_key_does(url: str) -> None:
+    ended = triage(url, "?\nq\n")
+    for key in (*KEYS, "s", "z", "u", "q"):
+        assert re.search(rf"^  {re.escape(key)}  \w.*", ended.stderr, re.MULTILINE), key
+    assert set(states(url).values()) == {"new"}
+
+
 def test_the_queue_can_be_named(url: str) -> None:
     assert "1 finding decided, 0 left" in triage(url, "i\n", SECOND).stderr
     assert states(url)[SECOND] == "invalid"

@@ -231,6 +231,31 @@ def test_a_form_decides_and_undo_takes_it_back(
     assert {name: getattr(undone, name) for name in expected} == {name: getattr(before, name) for name in expected}
 
 
+def test_a_form_that_is_older_than_another_decision_is_refused(client: TestClient, database: Database) -> None:
+    page = client.get(f"/findings/{FIRST}").text
+    [version] = set(re.findall(r'name="version" value="(\d+)"', page))
+    sent = {"form_token": form_token(client), "version": version}
+    first = client.post(f"/findings/{FIRST}/state", data={**sent, "by": "bo", "state": "triaged", "why": "real"})
+    assert first.status_code == 303
+    for action, fields in (
+        ("state", {"state": "wont-fix"}),
+        ("details", {"owner": "eve", "cause": "user"}),
+        ("undo", {}),
+    ):
+        stale = client.post(f"/findings/{FIRST}/{action}", data={**sent, "by": "eve", **fields})
+        assert stale.status_code == 409
+        assert "state new → triaged" in unescape(stale.text)
+        assert "bo at 20" in stale.text
+    assert database.get(FIRST).state == "triaged"
+    assert len(database.get(FIRST).history) == int(version) + 1
+    noted = client.post(f"/findings/{FIRST}/note", data={"form_token": sent["form_token"], "text": "adds only"})
+    assert noted.status_code == 303
+
+
+def test_the_owner_is_by_default_who_decides(client: TestClient) -> None:
+    assert re.search(r'name="owner" type="text" value="ada"', client.get(f"/findings/{FIRST}").text)
+
+
 def test_a_note_and_the_end_of_a_duplicate(client: TestClient, database: Database) -> None:
     token = form_token(client)
     client.post(f"/findings/{FIRST}/note", data={"form_token": token, "text": "one\r\ntwo"})
@@ -299,6 +324,7 @@ def test_what_is_wrong_is_said_in_one_line(reading: TestClient, path: str, statu
 WRONG_FORMS: list[tuple[str, dict[str, str], str]] = [
     ("state", {"state": "fixed", "fixed_in": "soon"}, "expected a version of torch"),
     ("state", {"state": "triaged", "fixed_in": "2.14.0"}, "expected the state fixed"),
+    ("state", {"state": "wont-fix", "expires": "2020-01-31"}, "found 2020-01-31, expected a day from 20"),
     ("state", {"state": "wont-fix", "expires": "soon"}, "expected one such as 2027-01-31"),
     ("details", {"cause": "user", "labels": "--"}, "labels"),
     ("link", {"url": "javascript:alert(1)"}, "https://"),
