@@ -23,6 +23,9 @@ import psutil  # type: ignore[import-untyped]
 from ddefuzz.errors import InputError
 from ddefuzz.syntax import lines_of
 
+SOURCE: Final = Path(__file__).parents[1]
+"""The folder that has this package: a source tree, or that of installed packages."""
+
 MAX_BYTES: Final = 16 * 2**20
 """The largest file that is read, unless its reader has a limit of its own."""
 
@@ -510,3 +513,12 @@ def unified_diff(name: str, before: str, after: str) -> str:
     """The diff of a file, as `git apply` and `patch -p1` take it. `name` is its path below the project's folder."""
     lines = difflib.unified_diff(lines_of(before), lines_of(after), f"a/{name}", f"b/{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def to_install(extra: str) -> str:
+    """The command that installs an extra of ddefuzz: of the source tree that it runs from, or else by its name."""
+    if not is_file(SOURCE / "pyproject.toml"):
+        return f"pip install 'ddefuzz[{extra}]'"
+    here = os.path.relpath(SOURCE)
+    python = os.path.relpath(sys.executable) if Path(sys.executable).is_relative_to(Path.cwd()) else sys.executable
+    return f"{python} -m pip install --editable '{here}[{extra}]'"

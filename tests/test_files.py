@@ -43,6 +43,7 @@ from ddefuzz.files import (
     read_text,
     read_toml,
     real_path,
+    to_install,
     write_atomically,
     write_files,
     write_own,
@@ -654,3 +655,16 @@ def test_paths_are_looked_up_here_alone() -> None:
         or (isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".resolve") and not node.args)
     }
     assert not asked
+
+
+def test_an_extra_is_installed_from_the_tree_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ddefuzz.files.SOURCE", tmp_path)
+    monkeypatch.setattr("sys.executable", str(tmp_path / ".venv" / "bin" / "python"))
+    assert to_install("web") == "pip install 'ddefuzz[web]'"
+    (tmp_path / "pyproject.toml").touch()
+    assert to_install("web") == ".venv/bin/python -m pip install --editable '.[web]'"
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert to_install("web") == f"{tmp_path}/.venv/bin/python -m pip install --editable '..[web]'"

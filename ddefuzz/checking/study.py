@@ -20,7 +20,7 @@ from ddefuzz.errors import InputError, refuse, refused
 from ddefuzz.execute.pool import LostTask, Pool
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage, Subject
 from ddefuzz.execute.worker import late
-from ddefuzz.files import append, is_file, json_lines, read_text
+from ddefuzz.files import append, is_file, json_lines, read_text, to_install
 from ddefuzz.internal import guarded, noted
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.show.blocks import Block, Heading, Items, prose, table
@@ -186,7 +186,7 @@ def models(
             continue
         listed = executor.submit(names_of, group, START_SECONDS).result()
         if not listed or isinstance(listed, LostTask):
-            expected = 'expected what `pip install "ddefuzz[study]"` installs'
+            expected = f"expected what `{to_install('study')}` installs"
             progress.say(f"{group}: found no models, {listed.reason if isinstance(listed, LostTask) else expected}")
             continue
         for name in listed:

@@ -12,6 +12,7 @@ from ddefuzz.cli.options import DB, WHO
 from ddefuzz.cli.streams import say, write_line, write_stdout
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.escape import visible
+from ddefuzz.files import to_install
 from ddefuzz.findings import tokens as stored
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
@@ -44,7 +45,7 @@ def command(
     """
     for package in ("fastapi", "uvicorn", "python_multipart"):
         if importlib.util.find_spec(package) is None:
-            raise UnsupportedError(f"found no {package}, expected the extra `web`: pip install 'ddefuzz[web]'")
+            raise UnsupportedError(f"found no {package}, expected the extra `web`: {to_install('web')}")
     # Imported here, because importing FastAPI takes longer than most commands.
     from ddefuzz.web.app import listen, serve  # noqa: PLC0415
     from ddefuzz.web.security import Access, is_loopback  # noqa: PLC0415

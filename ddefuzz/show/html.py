@@ -17,6 +17,7 @@ from pygments.lexers import get_lexer_by_name
 from ddefuzz import __version__
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.escape import block, html_value
+from ddefuzz.files import to_install
 from ddefuzz.show.blocks import Block, Code, Mark, Style, counted, spans
 
 GRAVITY: Final[tuple[Style, ...]] = ("", "bold", "dim", "good", "warn", "bad")
@@ -86,15 +87,12 @@ def highlighted(text: str | Sequence[str], language: str = "python") -> list[Mar
     return [Markup(line) for line in marked]
 
 
-EXTRA: Final = "pip install 'ddefuzz[report]'"
-
-
 def require_chart() -> ModuleType:
     """The package that draws charts. Raises UnsupportedError where it is not installed."""
     try:
         return import_module("vl_convert")
     except ImportError as error:
-        raise UnsupportedError(f"charts: found no vl_convert, expected it: {EXTRA}") from error
+        raise UnsupportedError(f"charts: found no vl_convert, expected it: {to_install('report')}") from error
 
 
 def svg(chart: dict[str, Any]) -> str:

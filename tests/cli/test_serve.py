@@ -113,7 +113,7 @@ def test_a_database_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_the_extra_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'ddefuzz\[web\]'"):
+    with pytest.raises(UnsupportedError, match=r"pip install --editable '.*\[web\]'"):
         CliRunner().invoke(command, [], catch_exceptions=False)
 
 
