@@ -241,7 +241,7 @@ def run_compile(task: CompileTask) -> ProgramCost:
             except Exception as error:  # noqa: BLE001 a version that does not compile is a result
                 reason = str(error).strip().partition("\n")[0]
                 timed[f"{kind} {backend}"] = Timing(error=f"{type(error).__name__}: {reason}")
-        spent = in_turn(calls, task.rounds, list(map(_number, calls)))
+        spent = in_turn(calls, task.rounds, list(map(_number, calls)), cpu_clock=time.thread_time)
     of_eager, *rounds = (tuple(round(one.cpu_seconds * 1e6, 2) for one in of) for of in spent)
     compiled = [key for key, one in timed.items() if one.first_seconds is not None]
     timed |= {key: msgspec.structs.replace(timed[key], rounds=of) for key, of in zip(compiled, rounds, strict=True)}
@@ -322,6 +322,6 @@ def _cpu_seconds() -> float:
 def _number(call: Callable[[], Any]) -> int:
     """How many calls take about `SLICE_SECONDS`."""
     call()
-    before = time.process_time()
+    before = time.thread_time()
     call()
-    return max(3, min(1000, int(SLICE_SECONDS / max(time.process_time() - before, 1e-6))))
+    return max(3, min(1000, int(SLICE_SECONDS / max(time.thread_time() - before, 1e-6))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable
 from typing import Any, Final, NamedTuple
 
@@ -127,7 +128,7 @@ def run(session: Session, rounds: int, repeats: int) -> Result:
         ):
             calls = [lambda launch=launch, tensors=tensors: launch(*tensors) for launch in some.values()]
             in_turn(calls, 1, stopped=session.stopped)  # fills the tables
-            spent = in_turn(calls, rounds, [repeats] * len(calls), session.stopped)
+            spent = in_turn(calls, rounds, [repeats] * len(calls), session.stopped, time.thread_time)
             times += [
                 LaunchTime(name, arguments, number, 1e6 * min(one.cpu_seconds for one in each))
                 for name, each in zip(some, spent, strict=True)
