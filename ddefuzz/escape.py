@@ -58,7 +58,7 @@ _NUMBERED: Final = re.compile(r"^([0-9]{1,9})([.)])(?= |$)")
 """What begins an item of a numbered list."""
 
 _REFERENCE: Final = re.compile(
-    r"@(?! )|\#(?=[0-9])|\bGH-(?=[0-9])|:(?=//)|\bwww(?=\.)"
+    r"@(?! )|\#(?=[0-9])|\bGH-(?=[0-9])|:(?=//)|\bwww(?=\.|$)"
     r"|(?<!:):(?=(?:100|1234|[0-9_+-]*[a-z][a-z0-9_+-]*|[+-]1):(?!:))",
     re.IGNORECASE | re.ASCII,
 )

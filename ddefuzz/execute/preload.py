@@ -10,9 +10,10 @@ import gc
 import importlib
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from multiprocessing import forkserver
 from types import SimpleNamespace
+from typing import Any
 
 from ddefuzz.instrument import torch_api
 
@@ -55,5 +56,17 @@ def ended(pid: int, options: int) -> tuple[int, int]:
     return child, status
 
 
+def served(*args: Any) -> int:
+    """What the fork server runs in a new child. If the process that asked for the child was killed before it said what
+    the child has to do, it ends without a word.
+    """
+    try:
+        return _serve_one(*args)
+    except EOFError:
+        return 1
+
+
+_serve_one: Callable[..., int] = vars(forkserver)["_serve_one"]
+vars(forkserver)["_serve_one"] = served
 vars(forkserver)["os"] = SimpleNamespace(**vars(os) | {"waitpid": ended})
 preload(MODULES)

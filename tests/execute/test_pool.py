@@ -553,3 +553,23 @@ def test_exit_codes_in_words() -> None:
     assert exit_reason(-11) == "SIGSEGV (Segmentation fault)"
     assert exit_reason(-35) == f"signal 35 ({signal.strsignal(35)})"
     assert exit_reason(3) == "exit code 3"
+
+
+ENDED_EARLY = """
+import os
+from multiprocessing import forkserver
+
+forkserver.set_forkserver_preload(["ddefuzz.execute.preload"])
+sentinel, writer = forkserver.connect_to_new_process([])
+os.close(writer)
+pid, code = os.read(sentinel, 8), os.read(sentinel, 8)
+print(int.from_bytes(code, "little"))
+"""
+
+
+@pytest.mark.slow
+def test_a_child_whose_parent_is_killed_at_its_start_says_nothing() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDED_EARLY], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (ended.stdout, ended.stderr) == ("1\n", "")
