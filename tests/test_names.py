@@ -23,7 +23,7 @@ PARTICIPLE = re.compile(
 )
 """Words that do not say what a module or a record holds."""
 
-NOUNS = {"Finding", "Heading", "Everything", "Meaning", "Sighting", "Planting", "Timing"}
+NOUNS = {"feed", "Finding", "Heading", "Everything", "Meaning", "Sighting", "Planting", "Timing"}
 """Nouns that end like participles. Modules may be named by what they do (`counting`)."""
 
 STORED = {"planted"}

@@ -42,6 +42,8 @@ from ddefuzz.findings.decisions import By
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.web import decision_forms
 from ddefuzz.web.dashboard import Dashboard, Line, Problem, answer, bad_values, dashboard_of, problem, static_files
+from ddefuzz.web.feed import MEDIA_TYPE, feed
+from ddefuzz.web.findings import FindingsQuery
 from ddefuzz.web.pages import PAGES, Page
 from ddefuzz.web.security import HEADERS, TOO_MANY, Access, RequestGuard, add_headers
 
@@ -81,6 +83,8 @@ def make_app(database: Database, access: Access) -> FastAPI:
         app.add_api_route(page.path, _reader(page), summary=page.summary, responses=_of(page.record))
     script: Responses = {200: {"description": "A script", "content": {"text/x-python": {"schema": {"type": "string"}}}}}
     app.add_api_route("/findings/{finding_id}/script.py", _script, summary="The stand-alone script", responses=script)
+    atom: Responses = {200: {"description": "A feed", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}}
+    app.add_api_route("/feed.atom", _feed, summary="The latest findings that a query selects", responses=atom)
     bulk = _of(decision_forms.BulkResult)
     post = partial(app.add_api_route, methods=["POST"])
     post("/findings/bulk", _bulk, summary="Decide on several findings", responses=bulk)
@@ -217,6 +221,12 @@ def _script(request: Request, finding_id: ID) -> Response:
     finding = dashboard_of(request).database.get(finding_id)
     disposition = f'attachment; filename="{finding.id}.py"'
     return Response(finding_script(finding), media_type="text/x-python", headers={"Content-Disposition": disposition})
+
+
+def _feed(request: Request, asked: Annotated[FindingsQuery, Query()]) -> Response:
+    with refusals():
+        text = feed(dashboard_of(request).database, asked, str(request.base_url))
+    return Response(text, media_type=MEDIA_TYPE)
 
 
 def _static(name: str) -> Response:

@@ -6,7 +6,8 @@ import json
 import re
 import subprocess
 import sys
-from datetime import timedelta
+import xml.etree.ElementTree as ET
+from datetime import datetime, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from ddefuzz.versions.model import program_key
 from ddefuzz.web.campaigns import ON_A_PAGE, CampaignsQuery, campaigns_page
 from ddefuzz.web.pages import PAGES
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START
-from tests.web.served import client_of, form_token
+from tests.web.served import client_of, form_token, hostile
 
 FIRST, SECOND = CHUNK.key, ROLL.key
 
@@ -344,6 +345,33 @@ def test_a_form_that_cannot_be_done_changes_nothing(
     answer = client.post(f"/findings/{FIRST}/{action}", data={"form_token": form_token(client), **fields})
     assert (answer.status_code, database.get(FIRST)) == (400, before)
     assert said in unescape(answer.text)
+
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+def test_a_feed_has_the_findings_of_a_query(client: TestClient, database: Database) -> None:
+    database.decide(FIRST, hostile)
+    answer = client.get("/feed.atom?data=all")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/atom+xml")
+    feed = ET.fromstring(answer.text)
+    entries = feed.findall(f"{ATOM}entry")
+    ids = {entry.findtext(f"{ATOM}id") for entry in entries}
+    assert ids == {f"urn:ddefuzz:finding:{one}" for one in (FIRST, SECOND)}
+    for element in (feed, *entries):  # what RFC 4287 requires
+        for name in ("id", "title", "updated"):
+            assert len(element.findall(f"{ATOM}{name}")) == 1
+            assert element.findtext(f"{ATOM}{name}")
+        datetime.fromisoformat(element.findtext(f"{ATOM}updated") or "")
+    assert {element.tag.removeprefix(ATOM) for element in feed.iter()} == {
+        *("feed", "title", "id", "updated", "author", "name", "link", "entry", "category", "summary")
+    }
+    [one] = ET.fromstring(client.get("/feed.atom?data=all&state=triaged").text).findall(f"{ATOM}entry")
+    assert one.findtext(f"{ATOM}id") == f"urn:ddefuzz:finding:{SECOND}"
+    link = one.find(f"{ATOM}link")
+    assert link is not None
+    assert client.get(link.get("href", "").replace("http://testserver", "")).status_code == 200
+    assert client.get("/feed.atom?state=odd").status_code == 422
 
 
 def test_an_empty_database_has_its_pages(tmp_path: Path) -> None:
