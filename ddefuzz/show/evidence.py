@@ -15,7 +15,7 @@ from ddefuzz.answers.model import Answers, PatchEvidence, Tally
 from ddefuzz.answers.patch import source_of
 from ddefuzz.classify.anchor import question
 from ddefuzz.classify.cause import MEANINGS, PROOFS
-from ddefuzz.classify.failure import Failure
+from ddefuzz.classify.failure import Failure, decisive
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import function_name
 from ddefuzz.errors import DdefuzzError
@@ -65,6 +65,18 @@ def site_lines(finding: Finding) -> Lines | None:
         return None  # the lines have moved since this finding was seen
     first = max(1, frame.line - AROUND)
     return Lines(frame.file, first, frame.line, "\n".join(lines[first - 1 : frame.line + AROUND]))
+
+
+MOST_OF_MESSAGE = 4_000
+"""Characters of torch's message."""
+
+
+def message_of(finding: Finding) -> str:
+    """The exception that decides, as torch prints it. Empty for what was captured."""
+    if finding.evidence is None or finding.evidence.observation.outcome != "fail":
+        return ""
+    _, error = decisive(finding.evidence.observation)
+    return f"{error.name}: {error.message}"[:MOST_OF_MESSAGE]
 
 
 def similar(finding: Finding, others: Iterable[FindingSummary]) -> Sequence[FindingSummary]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Annotated, Any, Literal, get_args
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 from pydantic import Field
@@ -12,12 +13,23 @@ from pydantic import Field
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS
+from ddefuzz.findings.inventory import installed_version
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.listing import AboutData, Query, Sort
 from ddefuzz.findings.model import FindingSummary, Priority, as_document
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.oracles.table import stages as every_stage
-from ddefuzz.show.evidence import VERDICTS, Lines, StackLines, facts_of, similar, site_lines, snippet_of, stack_to_site
+from ddefuzz.show.evidence import (
+    VERDICTS,
+    Lines,
+    StackLines,
+    facts_of,
+    message_of,
+    similar,
+    site_lines,
+    snippet_of,
+    stack_to_site,
+)
 from ddefuzz.web.dashboard import AS_LIST, Line, PageQuery, Unreadable, among
 from ddefuzz.web.decision_forms import FormOf, forms_of
 from ddefuzz.web.versions import MatrixCell, matrix_cells
@@ -27,10 +39,14 @@ MOST_NEAR = 60
 
 
 class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding. `finding` is its document as `findings show --format json` has it."""
+    """One finding. `finding` is its document as `findings show --format json` has it. `error` is torch's message, empty
+    for what was captured. `source_url` is the line of `source` at the tag of its release, empty for other builds.
+    """
 
     finding: dict[str, Any]
     facts: dict[str, str]
+    error: str
+    source_url: str
     snippet: str
     source: Lines | None
     stack: StackLines | None
@@ -38,7 +54,7 @@ class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     matrix: dict[str, MatrixCell]
     similar: tuple[FindingSummary, ...]
     unreadable: Unreadable = Unreadable()
-    schema: str = "ddefuzz.page.finding/3"
+    schema: str = "ddefuzz.page.finding/4"
 
 
 def finding_page(database: Database, asked: PageQuery, finding_id: str) -> FindingPage:
@@ -46,17 +62,28 @@ def finding_page(database: Database, asked: PageQuery, finding_id: str) -> Findi
     del asked
     finding = database.get(finding_id)
     others = database.read(lambda session: listing.near(session, finding, MOST_NEAR))
+    source = site_lines(finding)
     stack = None if finding.evidence is None else stack_to_site(finding.evidence, finding.site)
     return FindingPage(
         finding=as_document(finding),
         facts={name: value for name, value in facts_of(finding) if value},
         snippet=snippet_of(finding),
-        source=site_lines(finding),
+        error=message_of(finding),
+        source_url="" if source is None else url_of(source, installed_version()),
+        source=source,
         stack=stack if stack is not None and stack.lines else None,
         forms=forms_of(finding),
         matrix=matrix_cells(database.read(lambda session: listing.results(session, finding.id)), finding),
         similar=tuple(similar(finding, others)),
     )
+
+
+def url_of(source: Lines, torch: str) -> str:
+    """The line in torch's repository. A build that is no release has no tag there."""
+    release = torch.partition("+")[0]
+    if not re.fullmatch(r"\d+\.\d+\.\d+", release, re.ASCII):
+        return ""
+    return f"https://github.com/pytorch/pytorch/blob/v{release}/{quote(source.path)}#L{source.line}"
 
 
 _CAUSES = next(row.value.choices for row in DECISIONS if row.name == "cause" and row.value is not None)

@@ -18,8 +18,10 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Progress, Result, stamp
+from ddefuzz.show.evidence import Lines
 from ddefuzz.versions.model import program_key
 from ddefuzz.web.campaigns import ON_A_PAGE, CampaignsQuery, campaigns_page
+from ddefuzz.web.findings import url_of
 from ddefuzz.web.pages import PAGES
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START
 from tests.web.served import client_of, form_token, hostile
@@ -141,9 +143,20 @@ def test_a_finding_shows_what_decides(reading: TestClient) -> None:
         assert part in page, part
     record = reading.get(f"/findings/{FIRST}?format=json").json()
     assert record["finding"]["schema"] == "ddefuzz.finding/3"
+    assert record["error"].startswith("GuardOnDataDependentSymNode: Could not guard")
+    assert "GuardOnDataDependentSymNode: Could not guard" in page
     states = next(form["fields"][0]["choices"] for form in record["forms"] if form["name"] == "state")
     assert "fixed" in states
     assert "duplicate" not in states
+
+
+@pytest.mark.parametrize(
+    ("torch", "tag"), [("2.13.0+cpu", "v2.13.0"), ("2.15.0", "v2.15.0"), ("2.16.0.dev20270101", "")]
+)
+def test_a_line_of_a_release_has_an_address(torch: str, tag: str) -> None:
+    lines = Lines("torch/_refs/__init__.py", 1, 7, "")
+    url = f"https://github.com/pytorch/pytorch/blob/{tag}/torch/_refs/__init__.py#L7"
+    assert url_of(lines, torch) == (url if tag else "")
 
 
 def test_many_campaigns_are_on_several_pages(client: TestClient, database: Database) -> None:
