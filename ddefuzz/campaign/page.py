@@ -165,14 +165,18 @@ UNEXPECTED = Rule("replay", "a replayed case does not do what is expected of it"
 
 
 def run_report(summary: Summary, findings: Iterable[Finding]) -> Report:
-    """A campaign. New findings about PyTorch failed, all others are known."""
+    """A campaign. New findings about PyTorch failed, those that were there are known; others are skipped."""
     by_id = {finding.id: finding for finding in findings}
     seen = [one for one in summary.findings if one.finding in by_id]
     new = {one.finding for one in seen if one.is_new and one.counts}
+
+    def outcome(one: CampaignFinding) -> Outcome:
+        return "skipped" if not one.counts else "failed" if one.is_new else "known"
+
     return Report(
         title=f"ddefuzz campaign: {counted(summary.cases, 'case')}, {counted(len(new), 'new finding')}",
         torch=summary.torch,
-        results=tuple(result_of(by_id[one.finding], "failed" if one.finding in new else "known") for one in seen),
+        results=tuple(result_of(by_id[one.finding], outcome(one)) for one in seen),
         facts=(f"seed {summary.seed}, profile {summary.profile}, {summary.seconds:.0f} s",),
         document=summary,
         records=summary.findings,

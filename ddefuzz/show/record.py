@@ -14,7 +14,7 @@ Outcome: TypeAlias = Literal["failed", "known", "passed", "skipped", "error"]
 failed   counts against the run: a new finding, or a case that does not do what is expected
 known    a failure that is known or expected
 passed   the case passes, or fails no longer
-skipped  not judged: this torch has no such op or stage
+skipped  not judged: this torch has no such op or stage; or not about PyTorch
 error    not judged: an exception of ddefuzz itself
 """
 

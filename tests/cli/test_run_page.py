@@ -9,13 +9,14 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.campaign.page import summary_view
+from ddefuzz.campaign.page import run_report, summary_view
 from ddefuzz.campaign.summary import AcceptedCount, CallCounts, CampaignFinding, StrategyCount, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.run import _passed, command
 from ddefuzz.errors import InputError
 from ddefuzz.execute.scratch import PREFIX
 from ddefuzz.findings.ledger import SiteCount
+from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import NONE, Now
 from ddefuzz.program.sizes import SIZE_KINDS
 from ddefuzz.show.blocks import Invocation
@@ -122,6 +123,13 @@ def test_new_and_known_are_told_apart() -> None:
     words = {line.split()[0]: line.split() for line in page.splitlines() if line.strip()}
     assert [words[seen.finding][2] for seen in FINDINGS] == ["new", "known", "known"]
     assert "1 new; 1 known: in the database before this campaign, or in --known FILE" in page
+
+
+def test_reports_count_as_the_page_does() -> None:
+    seen = (FINDINGS[0], msgspec.structs.replace(FINDINGS[1], is_new=False), FINDINGS[2])
+    stored = [Finding(id=one.finding, signature=one.signature, cause=one.cause) for one in seen]
+    report = run_report(msgspec.structs.replace(SUMMARY, findings=seen), stored)
+    assert report.counts == {"failed": 1, "known": 1, "skipped": 1}
 
 
 def test_commands_are_those_of_the_reader() -> None:
