@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -51,6 +52,9 @@ FILES: Final[dict[str, str]] = {"ddefuzz.toml": "ddefuzz.toml", "smoke.txt": f"{
 BASELINE: Final = "findings/baseline.toml"
 """The findings that ddefuzz knows, as a list of known findings. ci/baseline writes it from findings/."""
 
+DECISIONS: Final = frozenset({"findings/known.toml", "findings/rules.toml"})
+"""Files that people write. They are never replaced."""
+
 TORCHES: Final = ("2.13.0", "2.14.1", "2.15.0")
 """The versions of torch under which the workflow runs cases and findings, besides the one that it installs."""
 
@@ -73,7 +77,7 @@ def init(
         "--baseline/--no-baseline",
         default=True,
     ),
-    force: bool = option("Replace files that exist."),
+    force: bool = option("Replace files that exist, but not your decisions (findings/known.toml and rules.toml)."),
 ) -> None:
     """Write the files with which a repository runs ddefuzz in its CI.
 
@@ -88,6 +92,7 @@ def init(
     exist = [name for name in written if is_there(folder / name)]
     if exist and not force:
         raise InputError(f"{folder / exist[0]}: found this file, expected none there (--force replaces it)")
+    written = {name: text for name, text in written.items() if name not in exist or name not in DECISIONS}
     write_files(folder, written)
     for name in written:
         say(f"wrote {folder / name}")
@@ -116,8 +121,13 @@ def contents(ci: str, *, baseline: bool = True, package: bool = False) -> dict[s
         "package": package,
     }
     templates = FILES | dict([WORKFLOWS[ci]] if ci in WORKFLOWS else [])
-    known = {BASELINE: loader.get_source(environment, "baseline.toml")[0]} if baseline else {}
+    known = {BASELINE: baseline_text()} if baseline else {}
     return {place: environment.get_template(name).render(values) for name, place in templates.items()} | known | EMPTY
+
+
+def baseline_text() -> str:
+    """The findings that this ddefuzz knows, as a list of known findings."""
+    return (files("ddefuzz.cli") / "templates/init/baseline.toml").read_text(encoding="utf-8")
 
 
 def _torch() -> str:
@@ -180,7 +190,7 @@ class Step(NamedTuple):
 def command() -> None:
     """Run the steps of a CI job: pull-request, fuzz, batch, prune, coverage, versions.
 
-    `accept` is for people: it lists the problems that your models may have.
+    `accept` and `baseline` are for people: they write lists of what is known.
 
     Each job writes its reports (SARIF, JUnit, Markdown, HTML, JSON lines) to ddefuzz-report/, also when nothing failed.
     On GitHub the Markdown is the step's summary, and failures are annotations.
@@ -249,6 +259,14 @@ def accept(
     raise SystemExit(EXIT_USAGE if report.refused else EXIT_FOUND if left else EXIT_OK)
 
 
+@click_command("baseline", command)
+def baseline() -> None:
+    """Write findings/baseline.toml again, after an update of ddefuzz: the findings that it knows."""
+    check_folder(Path(), [BASELINE])
+    write_files(Path(), {BASELINE: baseline_text()})
+    say(f"wrote {BASELINE}")
+
+
 @click_command("fuzz", command)
 def fuzz(
     budget: str = budget_option("8m"),
@@ -256,8 +274,8 @@ def fuzz(
 ) -> None:
     """Run a campaign that looks for problems of PyTorch itself. Exit code 1 if one is not known.
 
-    Known are the findings of findings/ and those that findings/known.toml decides. Each run has a new database,
-    ddefuzz-report/fuzz.db: what is red is so in the next run, too, until someone decides.
+    Known are the findings in findings/, and those in the lists that `known` in ddefuzz.toml names. Each run has a new
+    database, ddefuzz-report/fuzz.db: what is red is so in the next run, too, until someone decides.
     """
     check_folder(Path(), [str(FUZZ_DATABASE)])
     for name in ("", "-journal", "-wal", "-shm"):
@@ -330,8 +348,8 @@ def _campaign(budget: str, seed: int, *more: str) -> Step:
 def _run(steps: list[Step]) -> None:
     """Run all steps, also after one that failed. Exits with the worst code: 130, an error, 1, 0."""
     endings = (*FORMATS.values(), "json", "annotations")
-    files = [f"{REPORTS}/{step.name}.{ending}" for step in steps for ending in endings]
-    check_folder(Path(), [*files, str(COMMENT)])
+    outputs = [f"{REPORTS}/{step.name}.{ending}" for step in steps for ending in endings]
+    check_folder(Path(), [*outputs, str(COMMENT)])
     REPORTS.mkdir(exist_ok=True)
     codes = {}
     for step in steps:

@@ -61,6 +61,15 @@ def test_the_baseline_has_the_findings_of_the_source_tree() -> None:
     assert len(tomllib.loads(written)) == len(list((root / "findings").glob("*/finding.toml")))
 
 
+def test_a_baseline_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert CliRunner().invoke(command, ["baseline"]).exit_code == 0
+        assert (tmp_path / "findings" / "baseline.toml").read_text() == contents("none")["findings/baseline.toml"]
+        (tmp_path / "findings" / "baseline.toml").write_text("old")
+    assert files(tmp_path) == {"findings/baseline.toml"}
+
+
 def test_init_without_a_baseline(tmp_path: Path) -> None:
     CliRunner().invoke(init, [str(tmp_path), "--no-baseline"], catch_exceptions=False)
     assert files(tmp_path) == FILES - {"findings/baseline.toml"}

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from ddefuzz.artifacts.model import Diff
 from ddefuzz.artifacts.page import DOCUMENT, write_folder
+from ddefuzz.cli.ci import DECISIONS, contents, init
 from ddefuzz.cli.ci import command as ci
-from ddefuzz.cli.ci import contents, init
 from ddefuzz.cli.findings import command as findings
 from ddefuzz.cli.main import cli
 from ddefuzz.errors import InputError, refusals
@@ -149,7 +149,8 @@ def test_init_replaces_files_with_force_and_keeps_others(tmp_path: Path) -> None
     done = CliRunner().invoke(init, [str(tmp_path)])
     assert "expected none there (--force replaces it)" in str(done.exception)
     assert CliRunner().invoke(init, [str(tmp_path), "--force"]).exit_code == 0
-    assert {name: (tmp_path / name).read_text() for name in contents("github")} == contents("github")
+    decisions = dict.fromkeys(DECISIONS, "old")
+    assert {name: (tmp_path / name).read_text() for name in contents("github")} == contents("github") | decisions
     assert (tmp_path / "findings" / "notes").read_text() == "mine"
 
 
