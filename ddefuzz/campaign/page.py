@@ -170,8 +170,8 @@ def run_report(summary: Summary, findings: Iterable[Finding]) -> Report:
     seen = [one for one in summary.findings if one.finding in by_id]
     new = {one.finding for one in seen if one.is_new and one.counts}
 
-    def outcome(one: CampaignFinding) -> Outcome:
-        return "skipped" if not one.counts else "failed" if one.is_new else "known"
+    def outcome(of: CampaignFinding) -> Outcome:
+        return "skipped" if not of.counts else "failed" if of.is_new else "known"
 
     return Report(
         title=f"ddefuzz campaign: {counted(summary.cases, 'case')}, {counted(len(new), 'new finding')}",

@@ -83,9 +83,7 @@ def test_an_interval_is_of_the_mean_and_always_the_same() -> None:
 
 
 def test_a_chart_without_its_packages_says_how_to_get_them(no_extra: None) -> None:
-    with pytest.raises(
-        UnsupportedError, match=r"charts: found no vl_convert, expected it: pip install 'ddefuzz\[report\]'"
-    ):
+    with pytest.raises(UnsupportedError, match=r"charts: found no vl_convert, expected it: .* '.*\[report\]'"):
         require_chart()
 
 
