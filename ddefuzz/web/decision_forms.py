@@ -35,7 +35,9 @@ class Form(BaseModel):
 
 
 class BulkForm(Form):
-    """A decision on several findings. What is empty stays as it is. `labels` adds labels, or removes them (-label)."""
+    """A decision on several findings. What is empty stays as it is. `labels` adds labels, or removes them (-label).
+    `loaded` is when the list was read.
+    """
 
     ids: Annotated[list[Line], AS_LIST] = Field(default=[], max_length=MOST_AT_ONCE)
     state: Annotated[str, *among(*STATES)] = ""
@@ -44,6 +46,7 @@ class BulkForm(Form):
     labels: Line = ""
     undo: Literal["", "1"] = ""
     back: Line = ""
+    loaded: Line = ""
 
 
 class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,19 +172,19 @@ def decide(database: Database, finding_id: str, action: Action, form: Form, by: 
     with database.transaction():
         finding = database.get(finding_id)
         if form.version and form.version != version_of(finding):
-            raise StaleError(
-                f"{finding_id}: found a form that is older than another decision ({_latest(finding)}), expected one of "
-                "the page as it is now: load it again"
-            )
+            raise _stale(finding)
         return database.apply(finding_id, _typed(finding, action, form), by)
 
 
-def _latest(finding: Finding) -> str:
-    """The latest decision: who, when and what."""
+def _stale(finding: Finding) -> StaleError:
+    """The error of a form that is older than another decision: who, when and what."""
     latest = max((entry.when, entry.who) for entry in finding.history)
     entries = [one for one in finding.history if (one.when, one.who) == latest]
     fields = "; ".join(f"{one.field} {one.before or '-'} → {one.after or '-'}" for one in entries)
-    return f"{latest[1]} at {latest[0]}: {fields}"
+    return StaleError(
+        f"{finding.id}: found a form that is older than another decision ({latest[1]} at {latest[0]}: {fields}), "
+        "expected one of the page as it is now: load it again"
+    )
 
 
 def _typed(finding: Finding, action: Action, form: Form) -> Typed:
@@ -205,7 +208,10 @@ def _typed(finding: Finding, action: Action, form: Form) -> Typed:
 
 
 def decide_all(database: Database, form: BulkForm, by: By) -> BulkResult:
-    """Change all findings of a form, or none if one cannot be changed."""
+    """Change all findings of a form, or none if one cannot be changed.
+
+    Raises `StaleError` if others have decided on one since the list was read.
+    """
     ids = tuple(dict.fromkeys(form.ids))
     if not ids:
         raise InputError("findings: found none chosen, expected at least one")
@@ -217,7 +223,10 @@ def decide_all(database: Database, form: BulkForm, by: By) -> BulkResult:
     done = {}
     with database.transaction():
         for name in ids:
-            moved = form.state and form.state != database.get(name).state
+            finding = database.get(name)
+            if form.loaded and any(entry.when > form.loaded for entry in finding.history):
+                raise _stale(finding)
+            moved = form.state and form.state != finding.state
             chosen = [(rows["undo"], None)] if form.undo else [*([(rows[form.state], None)] if moved else []), *typed]
             done[name] = str(database.apply(name, chosen, by).state)
     return BulkResult(changed=done, undone=bool(form.undo), back=form.back)

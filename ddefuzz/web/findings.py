@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import quote, urlencode
@@ -16,7 +17,7 @@ from ddefuzz.findings.decisions import DECISIONS
 from ddefuzz.findings.inventory import installed_version
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.listing import AboutData, Query, Sort
-from ddefuzz.findings.model import FindingSummary, Priority, as_document
+from ddefuzz.findings.model import FindingSummary, Priority, as_document, stamp
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.oracles.table import stages as every_stage
 from ddefuzz.show.evidence import (
@@ -153,7 +154,7 @@ class FindingsQuery(PageQuery):
 
 class FindingsPage(msgspec.Struct, frozen=True, kw_only=True):
     """One page of the findings that a query selects. `left_out` is the number of those that fail in the same way with
-    static or backed sizes, if the query leaves them out.
+    static or backed sizes, if the query leaves them out. `loaded` is when the rows were read.
     """
 
     total: int
@@ -164,13 +165,14 @@ class FindingsPage(msgspec.Struct, frozen=True, kw_only=True):
     descending: bool
     torch: tuple[str, ...]
     rows: tuple[FindingSummary, ...]
+    loaded: str
     unreadable: Unreadable = Unreadable()
-    schema: str = "ddefuzz.page.findings/2"
+    schema: str = "ddefuzz.page.findings/3"
 
 
 def findings_page(database: Database, asked: FindingsQuery) -> FindingsPage:
     """The rows."""
-    query, first = asked.selected(), (asked.page - 1) * asked.per
+    query, first, loaded = asked.selected(), (asked.page - 1) * asked.per, stamp(datetime.now(UTC))
     order = partial(listing.page, query=query, sort=asked.sort, descending=asked.descending)
     page = database.read(partial(order, first=first, most=asked.per))
     return FindingsPage(
@@ -182,6 +184,7 @@ def findings_page(database: Database, asked: FindingsQuery) -> FindingsPage:
         descending=asked.descending,
         torch=database.read(listing.torch_versions),
         rows=page.findings,
+        loaded=loaded,
     )
 
 

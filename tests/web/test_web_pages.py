@@ -266,6 +266,20 @@ def test_a_form_that_is_older_than_another_decision_is_refused(client: TestClien
     assert noted.status_code == 303
 
 
+def test_a_list_that_is_older_than_another_decision_is_refused(client: TestClient, database: Database) -> None:
+    [loaded] = re.findall(r'name="loaded" value="([^"]+)"', client.get("/findings?data=all").text)
+    token = form_token(client)
+    client.post(f"/findings/{SECOND}/state", data={"form_token": token, "by": "bo", "state": "flaky"})
+    both = {"form_token": token, "ids": [FIRST, SECOND], "state": "reported"}
+    stale = client.post("/findings/bulk", data={**both, "loaded": loaded})
+    assert stale.status_code == 409
+    assert "→ flaky" in unescape(stale.text)
+    assert {one.id: one.state for one in database.findings()} == {FIRST: "new", SECOND: "flaky"}
+    [loaded] = re.findall(r'name="loaded" value="([^"]+)"', client.get("/findings?data=all").text)
+    again = {**both, "state": "", "priority": "high", "loaded": loaded}
+    assert client.post("/findings/bulk", data=again).status_code == 200
+
+
 def test_the_owner_is_by_default_who_decides(client: TestClient) -> None:
     assert re.search(r'name="owner" type="text" value="ada"', client.get(f"/findings/{FIRST}").text)
 
