@@ -110,7 +110,7 @@ finally:
         (["rnu"], "ddefuzz: No such command 'rnu'. Did you mean 'run'?"),
         (["run", "--budge", "3"], "ddefuzz run: No such option '--budge'. Did you mean '--budget'?"),
         (["findings", "lit"], "ddefuzz findings: No such command 'lit'. Did you mean 'list'?"),
-        (["check"], "ddefuzz check: Missing argument 'TARGET'. (see ddefuzz check --help)"),
+        (["check"], "ddefuzz: found no TARGET, expected one such as model.py:make_model, or a list check.targets"),
         (["run", "--budget", "1d"], "ddefuzz: --budget: found '1d', expected a time such as"),
         (["run", "--budget", "9x", "--max-examples", "9"], "ddefuzz: found both --budget 9x and --max-examples 9"),
     ],

@@ -72,7 +72,7 @@ def test_a_day(tmp_path: Path) -> None:  # noqa: PLR0915 one day, one story
     assert known[followed]["state"] == "reported"
 
     # A pull request elsewhere, with a new database: green, because all is known.
-    database.unlink()
+    database.unlink(missing_ok=True)
     green = typed(repository, "ci", "pull-request")
     assert green.returncode == 0, green.stderr
     assert "replay exit 0" in green.stderr
@@ -83,7 +83,7 @@ def test_a_day(tmp_path: Path) -> None:  # noqa: PLR0915 one day, one story
 
     # A torch with another data-dependent branch: red, and only by what is not known.
     broken = planted(tmp_path / "broken", "2.13.0", Change(FILE, BRANCH, BROKEN))
-    database.unlink()
+    database.unlink(missing_ok=True)
     red = typed(repository, "ci", "fuzz", "--seed", SEED, "--budget", FEW, python=broken)
     assert red.returncode == 1, red.stderr
     (new,) = (name for name, is_new in reported(repository).items() if is_new)
@@ -93,7 +93,7 @@ def test_a_day(tmp_path: Path) -> None:  # noqa: PLR0915 one day, one story
     assert "input.numel() == 7" in shown
 
     # A newer torch has a fix, and the matrix sees it.
-    database.unlink()
+    database.unlink(missing_ok=True)
     assert typed(repository, "findings", "import").returncode == 0
     fixed = planted(tmp_path / "fixed", "2.13.1", Change(FILE, BRANCH, FIXED))
     other = next(name for name in found if name != followed)
@@ -113,7 +113,7 @@ def test_a_day(tmp_path: Path) -> None:  # noqa: PLR0915 one day, one story
     assert (replayed["status"], replayed["expected"]) == ("as expected", "export/explicit ok")
 
     # The branch is back in that torch: replay and campaign are red, and the finding is open again under the next id.
-    database.unlink()
+    database.unlink(missing_ok=True)
     regressed = planted(tmp_path / "regressed", "2.13.1")
     back = typed(repository, "ci", "pull-request", python=regressed)
     assert back.returncode == 1, back.stderr
