@@ -178,13 +178,13 @@ def decide(database: Database, finding_id: str, action: Action, form: Form, by: 
 
 def _stale(finding: Finding) -> StaleError:
     """The error of a form that is older than another decision: who, when and what."""
-    latest = max((entry.when, entry.who) for entry in finding.history)
-    entries = [one for one in finding.history if (one.when, one.who) == latest]
-    fields = "; ".join(f"{one.field} {one.before or '-'} → {one.after or '-'}" for one in entries)
-    return StaleError(
-        f"{finding.id}: found a form that is older than another decision ({latest[1]} at {latest[0]}: {fields}), "
-        "expected one of the page as it is now: load it again"
-    )
+    latest = max(finding.history, key=lambda entry: (entry.when, entry.who), default=None)
+    what = "another form"
+    if latest is not None:
+        entries = [one for one in finding.history if (one.when, one.who) == (latest.when, latest.who)]
+        fields = "; ".join(f"{one.field} {one.before or '-'} → {one.after or '-'}" for one in entries)
+        what = f"a form that is older than another decision ({latest.who} at {latest.when}: {fields})"
+    return StaleError(f"{finding.id}: found {what}, expected one of the page as it is now: load it again")
 
 
 def _typed(finding: Finding, action: Action, form: Form) -> Typed:

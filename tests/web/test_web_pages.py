@@ -249,6 +249,8 @@ def test_a_form_that_is_older_than_another_decision_is_refused(client: TestClien
     page = client.get(f"/findings/{FIRST}").text
     [version] = set(re.findall(r'name="version" value="(\d+)"', page))
     sent = {"form_token": form_token(client), "version": version}
+    none = client.post(f"/findings/{FIRST}/state", data={**sent, "version": "77", "state": "triaged"})
+    assert (version, none.status_code) == ("0", 409)
     first = client.post(f"/findings/{FIRST}/state", data={**sent, "by": "bo", "state": "triaged", "why": "real"})
     assert first.status_code == 303
     for action, fields in (
