@@ -130,6 +130,12 @@ def sarif_message(text: str) -> str:
     return unlinked.replace("{", "{{").replace("}", "}}")
 
 
+def from_sarif_message(message: str) -> str:
+    """The text of which `sarif_message` made a message, with what `block` made visible."""
+    linked = re.sub(r"((?:\\\\)*)\\\](?=\()", lambda match: match[1][::2] + "]", message)
+    return linked.replace("{{", "{").replace("}}", "}")
+
+
 def github_data(text: str) -> str:
     """The message of a workflow command, as GitHub's toolkit escapes it."""
     return visible(text).replace("%", "%25").replace("\n", "%0A")

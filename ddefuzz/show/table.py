@@ -11,14 +11,23 @@ from __future__ import annotations
 
 import csv as writer
 import io
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, assert_never
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from ddefuzz.escape import csv_cell, github_data, github_property, json_text, sarif_message, xml_text
+from ddefuzz.escape import (
+    csv_cell,
+    from_sarif_message,
+    github_data,
+    github_property,
+    json_text,
+    sarif_message,
+    xml_text,
+)
 from ddefuzz.show.blocks import Block, Code, Details, Facts, Heading, Paragraph, Span, Table, prose, table
 from ddefuzz.show.html import html
 from ddefuzz.show.markdown import markdown
@@ -57,6 +66,19 @@ def sarif(report: Report) -> str:
         ],
     }
     return json_text(log, indent=True) + "\n"
+
+
+def rows_of(log: str) -> Iterator[dict[str, Any]]:
+    """What failed by a log file of `sarif`: id, rule, message, path and line, as they were before it was written."""
+    for result in (result for run in json.loads(log)["runs"] for result in run["results"]):
+        place = result["locations"][0]["physicalLocation"]
+        yield {
+            "id": result["partialFingerprints"][FINGERPRINT],
+            "rule": result["ruleId"],
+            "message": from_sarif_message(result["message"]["text"]),
+            "path": unquote(place["artifactLocation"]["uri"], errors="surrogatepass"),
+            "line": place["region"]["startLine"],
+        }
 
 
 def _invocation(report: Report) -> dict[str, Any]:

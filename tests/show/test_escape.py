@@ -22,6 +22,7 @@ from ddefuzz.escape import (
     BREAK,
     block,
     csv_cell,
+    from_sarif_message,
     github_data,
     github_log,
     github_property,
@@ -162,6 +163,11 @@ def plain_sarif(text: str) -> str:
 def test_a_sarif_message_has_no_placeholder_and_no_link(text: str) -> None:
     shown = plain_sarif(sarif_message(text))
     assert shown == block(text) or "](" in text
+
+
+@given(texts)
+def test_the_text_of_a_sarif_message_can_be_read_back(text: str) -> None:
+    assert from_sarif_message(sarif_message(text)) == block(text)
 
 
 def undone(text: str) -> str:

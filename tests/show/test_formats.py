@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -23,8 +24,9 @@ from pydantic_sarif.model import (  # type: ignore[import-untyped]
 )
 
 from ddefuzz.checking.patch import ChangedFile, hunks
+from ddefuzz.escape import block
 from ddefuzz.show.record import Fix, Outcome, Replacement, Report, Result, Rule
-from ddefuzz.show.table import FORMATS, NAMES
+from ddefuzz.show.table import FORMATS, NAMES, rows_of
 
 HOSTILE = "</script><b>|`x` @you %0A ::error::\x1b[31m"
 
@@ -314,6 +316,16 @@ def test_a_fix_is_one_that_a_viewer_can_apply() -> None:
     [file] = fix["artifactChanges"]
     assert file["artifactLocation"]["uri"] == "model.py"
     assert applied(before, file["replacements"]) == changed.after
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.text("ab ä%{}]/", min_size=1))
+def test_what_failed_can_be_read_back(text: str, path: str) -> None:
+    failed = msgspec.structs.replace(FAILED, title=text, message="", path=path)
+    log = WRITE["sarif"](msgspec.structs.replace(REPORT, results=(failed, KNOWN)))
+    [row] = rows_of(log)
+    assert (row["id"], row["rule"], row["line"]) == ("dde-1", "dde", 1)
+    assert row["message"] == block(text)
+    assert row["path"] == re.sub("^//+", "/", path)
 
 
 def applied(text: str, replacements: list[Any]) -> str:
