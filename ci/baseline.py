@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Write the list of findings that `ddefuzz init` writes into a repository, from findings/.
 
-Run it after `ddefuzz findings export`. `ci/baseline --check` writes nothing, and ends with 1 if the list is out of date.
+Run it after `ddefuzz findings export`. With `--check` it writes nothing, and ends with 1 if the list is out of date.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ddefuzz.findings.textform import fields_of, known_of, read_findings
 
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "ddefuzz/cli/templates/init/baseline.toml"
-HEAD = "# Findings that ddefuzz knows: they do not make a campaign red. Written by `ddefuzz init --baseline`.\n"
+HEAD = "# Findings that ddefuzz knows: they do not make a campaign red. `ddefuzz ci baseline` writes them again.\n"
 
 
 def text() -> str:

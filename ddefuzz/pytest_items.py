@@ -25,10 +25,9 @@ from ddefuzz.campaign.replay import (
     trusted_cases,
     user_function,
 )
-from ddefuzz.checking.acceptance import holding, read_accepted
+from ddefuzz.checking.acceptance import ACCEPTED, holding, read_accepted
 from ddefuzz.checking.check import SILENT, Options, check_targets, targets_of
 from ddefuzz.cli import settings
-from ddefuzz.cli.check import ACCEPTED
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.escape import shell_words, visible
 from ddefuzz.execute.pool import Pool

@@ -5,7 +5,7 @@ Each has the target and the key of the problem. `check` still shows it, but it d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from ddefuzz.errors import InputError
 from ddefuzz.files import is_there, read_toml, write_atomically
 from ddefuzz.findings.decisions import check_text
 from ddefuzz.records import record_of
+
+ACCEPTED = Path("findings/accepted.toml")
+"""The accepted problems of the targets of a repository."""
 
 HEAD = "# Accepted problems of the targets of `ddefuzz check`. Written by `ddefuzz ci accept`.\n\n"
 
@@ -75,3 +78,15 @@ def write_accepted(path: Path, accepted: Iterable[Acceptance]) -> None:
 def holding(accepted: Iterable[Acceptance], today: date) -> tuple[Acceptance, ...]:
     """Those whose last day has not passed."""
     return tuple(one for one in accepted if one.expires is None or today <= one.expires)
+
+
+def renewed(
+    before: Iterable[Acceptance], problems: Iterable[Acceptance], judged: Container[str], today: date
+) -> tuple[Acceptance, ...]:
+    """What is accepted after targets were `judged`, which have these problems now. What was accepted before and still
+    holds stays as it was decided, and so does what is about other targets.
+    """
+    before = tuple(before)
+    held = {(one.target, one.key): one for one in holding(before, today)}
+    now = (held.get((one.target, one.key), one) for one in problems)
+    return (*(one for one in before if one.target not in judged), *now)

@@ -91,9 +91,7 @@ def _problem_record(problem: Problem, report: CheckReport) -> Result:
         cause=problem.classified.cause,
         seconds=round(problem.observation.seconds, 3),
         facts=tuple((name, value) for name, value in facts.items() if value),
-        fix=next(
-            (_fix(one.change) for one in report.changes if one.case == problem.case and not one.change.fails), None
-        ),
+        fix=next((_fix(one) for one in changes if not one.fails), None),
     )
 
 

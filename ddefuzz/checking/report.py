@@ -247,9 +247,7 @@ def _case_view(report: Report, case: str) -> Iterator[Block]:
     for number, problem in enumerate(problems, 1):
         owner = str(problem.owner)
         yield Heading(f"{number}. {owner[:1].upper()}{owner[1:]}: {what(problem)}")
-        accepting = report.accepting(problem)
-        decided = () if accepting is None else (("accepted", str(accepting)),)
-        yield _facts((*_problem_facts(problem, problems[: number - 1], report.known), *decided))
+        yield _facts(_problem_facts(problem, problems[: number - 1], report))
     changes = [one.change for one in report.changes if one.case == case]
     for advice in (one for of_case, one in report.advice if of_case == case):
         for number, change in enumerate(changes, 1):
@@ -332,9 +330,7 @@ def what(problem: Problem) -> str:
     return exception_of(problem.observation) or evidence or f"{problem.kind} in {site}"
 
 
-def _problem_facts(
-    problem: Problem, before: Sequence[Problem], known: Sequence[KnownFinding]
-) -> Iterator[tuple[str, ...]]:
+def _problem_facts(problem: Problem, before: Sequence[Problem], report: Report) -> Iterator[tuple[str, ...]]:
     signature, cause = problem.classified.signature, problem.classified.cause
     exception = exception_of(problem.observation)
     yield "stops" if problem.kind in KINDS else "found in", ", ".join(problem.stages)
@@ -365,10 +361,11 @@ def _problem_facts(
         yield "answered", f"{answers}, so that the capture continued"
     if problem.consequence:
         yield "note", "seen only after answers to the problems above: one of these may have led to it"
-    for finding in known:
+    for finding in report.known:
         if finding.id in problem.keys:
             yield "known", str(finding)
     yield "key", ", ".join(problem.keys)
+    yield "accepted", str(report.accepting(problem) or "")
 
 
 def _chain_lines(problem: Problem, before: Sequence[Problem]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from click import get_current_context
 from click.core import ParameterSource
 
-from ddefuzz.checking.acceptance import holding, read_accepted
+from ddefuzz.checking.acceptance import ACCEPTED, holding, read_accepted
 from ddefuzz.checking.check import Options, Progress, check_named
 from ddefuzz.checking.patch import write_changes
 from ddefuzz.checking.problems import torch_itself
@@ -83,9 +83,6 @@ APART_ORACLES = {
 }
 """The oracles with stages of their own, and what they look for."""
 
-
-ACCEPTED = Path("findings/accepted.toml")
-"""The accepted problems of the targets of a repository."""
 
 EXPECTED_TARGET = "one such as model.py:make_model, or a list check.targets in ddefuzz.toml"
 
@@ -163,8 +160,9 @@ def command(
     """
     if not targets:
         raise InputError(f"found no TARGET, expected {EXPECTED_TARGET}")
-    alone = {"--case": case is not None, "--unbacked": bool(unbacked), "--apply": applying}
-    for name in (name for name, given in alone.items() if given and len(targets) > 1):
+    of_one = {"--case": case is not None, "--unbacked": bool(unbacked), "--apply": applying}
+    if len(targets) > 1 and any(of_one.values()):
+        name = next(name for name, is_given in of_one.items() if is_given)
         raise InputError(f"{name}: found {len(targets)} targets, expected one")
     listed = read_accepted(accepted or ACCEPTED)
     now = holding(listed, datetime.datetime.now(datetime.UTC).date())

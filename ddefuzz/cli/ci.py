@@ -1,8 +1,7 @@
-"""`ddefuzz ci`: the commands of a CI job, each a list of steps; `ddefuzz init` writes the files that call them."""
+"""`ddefuzz ci`: the commands of a CI job, each a list of steps, and those that write lists of what is known."""
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -12,131 +11,28 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import rich_click as click
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ddefuzz import __version__
 from ddefuzz.campaign.plan import parse_budget
-from ddefuzz.checking.acceptance import check_reason, holding, read_accepted, write_accepted
+from ddefuzz.checking.acceptance import ACCEPTED, check_reason, read_accepted, renewed, write_accepted
 from ddefuzz.checking.check import Options, Progress, check_named
 from ddefuzz.checking.report import acceptable, failed
-from ddefuzz.cli.check import ACCEPTED, EXPECTED_TARGET
+from ddefuzz.cli.check import EXPECTED_TARGET
 from ddefuzz.cli.command import argument, click_command, option
+from ddefuzz.cli.init import BASELINE, baseline_text
 from ddefuzz.cli.options import DB, JOBS, PYTHONS, seed_option, timeout_option
 from ddefuzz.cli.output import LiveLine
 from ddefuzz.cli.settings import read
 from ddefuzz.cli.streams import say, write_stdout
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, InputError
-from ddefuzz.escape import json_text, shell_word, shell_words
-from ddefuzz.files import check_folder, is_file, is_folder, is_there, write_atomically, write_files
+from ddefuzz.escape import json_text, shell_words
+from ddefuzz.files import check_folder, is_file, is_there, write_atomically, write_files
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.show.blocks import counted
-from ddefuzz.show.table import FINGERPRINT
-
-CORPUS: Final = "corpora"
-
-WORKFLOWS: Final[dict[str, tuple[str, str]]] = {
-    "github": ("github.yml", ".github/workflows/ddefuzz.yml"),
-    "gitlab": ("gitlab.yml", ".gitlab-ci.yml"),
-}
-"""The template and the place of the workflow of each CI."""
-
-FILES: Final[dict[str, str]] = {"ddefuzz.toml": "ddefuzz.toml", "smoke.txt": f"{CORPUS}/smoke/relu.py"}
-"""The other files: template and place."""
-
-BASELINE: Final = "findings/baseline.toml"
-"""The findings that ddefuzz knows, as a list of known findings. ci/baseline writes it from findings/."""
-
-DECISIONS: Final = frozenset({"findings/known.toml", "findings/rules.toml"})
-"""Files that people write. They are never replaced."""
-
-TORCHES: Final = ("2.13.0", "2.14.1", "2.15.0")
-"""The versions of torch under which the workflow runs cases and findings, besides the one that it installs."""
-
-EMPTY: Final[dict[str, str]] = {
-    "findings/known.toml": "# Known findings, by id: state, reason, url, expires, versions.\n",
-    "findings/rules.toml": "# Rules for signatures: [[alias]] and [[split]], each with reason and source.\n",
-    ".ddefuzz/.gitignore": "*\n",
-    "ddefuzz-report/.gitignore": "*\n",
-}
-
-
-@click_command("init")
-def init(
-    folder: Path = argument(default=Path()),
-    ci: str = option(
-        "The workflow to write: github, gitlab or none.", default="github", type_=(*WORKFLOWS, "none"), metavar="NAME"
-    ),
-    baseline: bool = option(
-        "Write findings/baseline.toml: the findings that ddefuzz knows. They do not make a campaign red.",
-        "--baseline/--no-baseline",
-        default=True,
-    ),
-    force: bool = option("Replace files that exist, but not your decisions (findings/known.toml and rules.toml)."),
-) -> None:
-    """Write the files with which a repository runs ddefuzz in its CI.
-
-    FOLDER (default: the current one) gets ddefuzz.toml, a corpus with one case, lists of known findings, and a workflow
-    that calls `ddefuzz ci`. It needs nothing but the package. Files that exist are not replaced.
-    """
-    if not is_folder(folder):
-        raise InputError(f"{folder}: found no such folder, expected that of a repository")
-    package = any(is_there(folder / name) for name in ("pyproject.toml", "setup.py"))
-    written = contents(ci, baseline=baseline, package=package)
-    check_folder(folder, written)
-    exist = [name for name in written if is_there(folder / name)]
-    if exist and not force:
-        raise InputError(f"{folder / exist[0]}: found this file, expected none there (--force replaces it)")
-    written = {name: text for name, text in written.items() if name not in exist or name not in DECISIONS}
-    write_files(folder, written)
-    for name in written:
-        say(f"wrote {folder / name}")
-    there = "" if folder == Path() else f"cd {shell_word(str(folder))} && "
-    say("\nNext: name your models in ddefuzz.toml (check.targets), then", kept="\n")
-    say(f"  {there}ddefuzz ci pull-request\n  {there}ddefuzz ci accept --reason 'not yet'", kept="\n")
-
-
-def contents(ci: str, *, baseline: bool = True, package: bool = False) -> dict[str, str]:
-    """The text of each file, by its place in the repository. Its own package is installed, if it is one."""
-    loader = PackageLoader("ddefuzz.cli", "templates/init")
-    environment = Environment(
-        loader=loader,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    torch = _torch()
-    others = [one for one in TORCHES if one != torch]
-    values = {
-        "version": __version__,
-        "torch": torch,
-        "others": others,
-        "corpus": CORPUS,
-        "baseline": baseline,
-        "package": package,
-    }
-    templates = FILES | dict([WORKFLOWS[ci]] if ci in WORKFLOWS else [])
-    known = {BASELINE: baseline_text()} if baseline else {}
-    return {place: environment.get_template(name).render(values) for name, place in templates.items()} | known | EMPTY
-
-
-def baseline_text() -> str:
-    """The findings that this ddefuzz knows, as a list of known findings."""
-    return (files("ddefuzz.cli") / "templates/init/baseline.toml").read_text(encoding="utf-8")
-
-
-def _torch() -> str:
-    """The release of torch in this environment, else the oldest that ddefuzz supports."""
-    try:
-        return version("torch").partition("+")[0]
-    except PackageNotFoundError:
-        return "2.13.0"
-
+from ddefuzz.show.table import rows_of
 
 REPORTS: Final = Path("ddefuzz-report")
 SCHEMA: Final = "ddefuzz.ci/1"
@@ -230,6 +126,8 @@ def accept(
 
     TARGET (default: `check.targets` in ddefuzz.toml) is as for `ddefuzz check`. findings/accepted.toml gets
     each problem with the reason. Problems that a target no longer has are deleted from it. The file belongs in git.
+
+    Exit code 1: a target fails in a way that cannot be accepted, such as in eager. Exit code 2: one cannot be built.
     """
     check_reason("--reason: ", reason)
     last, today = expires and expires.date(), datetime.now(UTC).date()
@@ -242,17 +140,14 @@ def accept(
     with LiveLine("starting a worker (importing torch takes some seconds)") as live:
         options = Options(timeout=timeout, budget=None)
         report = check_named(targets, options, Progress(live.say, live.update), jobs=jobs, whole_names=True)
-    kept = {(one.target, one.key): one for one in holding(before, today)}
-    problems = [kept.get((one.target, one.key), one) for one in acceptable(report, reason, last)]
     judged = {one.case for one in report.captures} - {*report.refused}
-    write_accepted(ACCEPTED, [*(one for one in before if one.target not in judged), *problems])
+    after = renewed(before, acceptable(report, reason, last), judged, today)
+    write_accepted(ACCEPTED, after)
+    problems = [one for one in after if one.target in judged]
     for problem in problems:
-        name = (problem.target, problem.key)
-        say(f"{'still' if name in kept else 'now'} accepted: {': '.join(name)} {problem.title}")
-    gone = {(one.target, one.key) for one in before if one.target in judged} - {
-        (one.target, one.key) for one in problems
-    }
-    for target, key in sorted(gone):
+        say(f"{'still' if problem in before else 'now'} accepted: {problem.target}: {problem.key} {problem.title}")
+    names = {(one.target, one.key) for one in after}
+    for target, key in sorted({(one.target, one.key) for one in before} - names):
         say(f"not there any more: {target}: {key}")
     say(f"{counted(len(problems), 'problem')} accepted in {ACCEPTED}")
     left = failed(report.captures, [(one.target, one) for one in problems])
@@ -371,24 +266,12 @@ def told(codes: Mapping[str, int], code: int) -> dict[str, Any]:
     rows = []
     for name in codes:
         log = REPORTS / f"{name}.sarif"
-        runs = json.loads(log.read_bytes())["runs"] if is_file(log) else ()
-        rows += [{"step": name, **_row(result)} for run in runs for result in run["results"]]
+        rows += [{"step": name, **row} for row in rows_of(log.read_text(encoding="utf-8"))] if is_file(log) else []
     steps = [
         {"name": name, "exit": of_step, "report": str(report) if is_file(report := REPORTS / f"{name}.md") else ""}
         for name, of_step in codes.items()
     ]
     return {"schema": SCHEMA, "exit": code, "steps": steps, "failed": rows}
-
-
-def _row(result: dict[str, Any]) -> dict[str, Any]:
-    place = result["locations"][0]["physicalLocation"]
-    return {
-        "id": result["partialFingerprints"][FINGERPRINT],
-        "rule": result["ruleId"],
-        "message": result["message"]["text"],
-        "path": place["artifactLocation"]["uri"],
-        "line": place["region"]["startLine"],
-    }
 
 
 def _tell(hook: str, document: dict[str, Any]) -> None:

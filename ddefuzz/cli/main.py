@@ -68,7 +68,7 @@ PANELS = {
 in the module of that name in `ddefuzz.cli`, with `_` for `-`, or named as it is in that of `HOMES`.
 """
 
-HOMES = {"bisect": "matrix", "init": "ci", "recompiles": "sweep", "study": "check", "tokens": "serve"}
+HOMES = {"bisect": "matrix", "recompiles": "sweep", "study": "check", "tokens": "serve"}
 
 COMMANDS = {name: said for commands in PANELS.values() for name, said in commands.items()}
 

@@ -19,13 +19,13 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 import msgspec
 import tomli_w
 
-import ddefuzz
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.errors import InputError, refuse
 from ddefuzz.files import (
     MAX_OCCURRENCES,
     MAX_TOML,
+    SOURCE,
     check_folder,
     entries,
     is_file,
@@ -450,7 +450,7 @@ def _check_dup(where: str, finding: Finding, findings: Container[str]) -> None:
 
 def default_folder() -> Path | None:
     """The findings of the current folder, else those of the source tree that ddefuzz runs from."""
-    for folder in (Path("findings"), Path(ddefuzz.__file__).parents[1] / "findings"):
+    for folder in (Path("findings"), SOURCE / "findings"):
         if is_file(folder / KNOWN):
             return folder
     return None

@@ -17,13 +17,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-import ddefuzz
 from ddefuzz import syntax
 from ddefuzz.answers.experiment import fault
 from ddefuzz.answers.patch import Patch
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Stage
-from ddefuzz.files import is_file, is_there
+from ddefuzz.files import SOURCE, is_file, is_there
 from ddefuzz.fixes.change import DELETED
 from ddefuzz.fixes.tasks import Sights, Task
 from ddefuzz.instrument.events import RaisedError
@@ -202,7 +201,7 @@ def probed(tasks: Sequence[Task], texts: Mapping[str, str]) -> list[Sights | str
     with tempfile.TemporaryDirectory(prefix="ddefuzz-fix-") as made:
         folder = Path(made)
         (folder / "tasks.json").write_bytes(msgspec.json.encode(tasks))
-        paths = [str(Path(ddefuzz.__file__).parents[1])]
+        paths = [str(SOURCE)]
         if texts:
             (folder / "copy").mkdir()
             copy_with(folder / "copy", texts)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddefuzz.checking.acceptance import Acceptance, holding, read_accepted, write_accepted
+from ddefuzz.checking.acceptance import Acceptance, holding, read_accepted, renewed, write_accepted
 from ddefuzz.checking.problems import problems_of
 from ddefuzz.checking.record import definition, report_record
 from ddefuzz.checking.report import Report, acceptable, captures_of, failed
@@ -62,6 +62,13 @@ def test_it_holds_until_its_last_day() -> None:
     assert holding([ONE], date(2027, 1, 31)) == (ONE,)
     assert holding([ONE], date(2027, 2, 1)) == ()
     assert holding([msgspec.structs.replace(ONE, expires=None)], date(2099, 1, 1))
+
+
+def test_what_was_decided_before_stays_as_long_as_it_holds() -> None:
+    gone, other = (msgspec.structs.replace(ONE, **{name: "other"}) for name in ("key", "target"))
+    again = msgspec.structs.replace(ONE, reason="again", expires=None)
+    for today, kept in ((date(2027, 1, 31), ONE), (date(2027, 2, 1), again)):
+        assert renewed([ONE, gone, other], [again], {ONE.target}, today) == (other, kept)
 
 
 def report() -> Report:

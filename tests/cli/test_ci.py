@@ -19,7 +19,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.cli.ci import MARKER, REPORTS, Step, _waited, command, comment, contents, init
+from ddefuzz.cli.ci import MARKER, REPORTS, Step, _waited, command, comment
+from ddefuzz.cli.init import command as init
+from ddefuzz.cli.init import contents
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.ops import catalogue
 from tests.show.test_formats import applied, checked_sarif, code_scanning
@@ -52,10 +54,10 @@ def test_init_writes_what_a_repository_needs(tmp_path: Path) -> None:
 
 
 def test_the_baseline_has_the_findings_of_the_source_tree() -> None:
-    """After a change of findings/: ci/baseline."""
+    """After a change of findings/: python ci/baseline.py."""
     root = Path(__file__).parents[2]
-    checked = subprocess.run([sys.executable, str(root / "ci/baseline"), "--check"], check=False)
-    assert checked.returncode == 0, "expected what `ci/baseline` writes"
+    checked = subprocess.run([sys.executable, str(root / "ci/baseline.py"), "--check"], check=False)
+    assert checked.returncode == 0, "expected what `ci/baseline.py` writes"
     written = contents("none")["findings/baseline.toml"]
     assert len(written.encode()) < 2_000_000
     assert len(tomllib.loads(written)) == len(list((root / "findings").glob("*/finding.toml")))

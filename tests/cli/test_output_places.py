@@ -17,9 +17,10 @@ from click.testing import CliRunner
 
 from ddefuzz.artifacts.model import Diff
 from ddefuzz.artifacts.page import DOCUMENT, write_folder
-from ddefuzz.cli.ci import DECISIONS, contents, init
 from ddefuzz.cli.ci import command as ci
 from ddefuzz.cli.findings import command as findings
+from ddefuzz.cli.init import OF_PEOPLE, contents
+from ddefuzz.cli.init import command as init
 from ddefuzz.cli.main import cli
 from ddefuzz.errors import InputError, refusals
 from ddefuzz.findings.database import Database
@@ -149,7 +150,7 @@ def test_init_replaces_files_with_force_and_keeps_others(tmp_path: Path) -> None
     done = CliRunner().invoke(init, [str(tmp_path)])
     assert "expected none there (--force replaces it)" in str(done.exception)
     assert CliRunner().invoke(init, [str(tmp_path), "--force"]).exit_code == 0
-    decisions = dict.fromkeys(DECISIONS, "old")
+    decisions = dict.fromkeys(OF_PEOPLE, "old")
     assert {name: (tmp_path / name).read_text() for name in contents("github")} == contents("github") | decisions
     assert (tmp_path / "findings" / "notes").read_text() == "mine"
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from ddefuzz.cli.ci import TORCHES, contents
+from ddefuzz.cli.init import TORCHES, contents
 from ddefuzz.cli.settings import KEYS
 
 ROOT = Path(__file__).parents[2]
