@@ -40,13 +40,13 @@ MOST_NEAR = 60
 
 
 class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding. `finding` is its document as `findings show --format json` has it. `error` is torch's message, empty
+    """One finding. `finding` is its document as `findings show --format json` has it. `message` is torch's message, empty
     for what was captured. `source_url` is the line of `source` at the tag of its release, empty for other builds.
     """
 
     finding: dict[str, Any]
     facts: dict[str, str]
-    error: str
+    message: str
     source_url: str
     snippet: str
     source: Lines | None
@@ -69,7 +69,7 @@ def finding_page(database: Database, asked: PageQuery, finding_id: str) -> Findi
         finding=as_document(finding),
         facts={name: value for name, value in facts_of(finding) if value},
         snippet=snippet_of(finding),
-        error=message_of(finding),
+        message=message_of(finding),
         source_url="" if source is None else url_of(source, installed_version()),
         source=source,
         stack=stack if stack is not None and stack.lines else None,

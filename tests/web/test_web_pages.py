@@ -143,7 +143,7 @@ def test_a_finding_shows_what_decides(reading: TestClient) -> None:
         assert part in page, part
     record = reading.get(f"/findings/{FIRST}?format=json").json()
     assert record["finding"]["schema"] == "ddefuzz.finding/3"
-    assert record["error"].startswith("GuardOnDataDependentSymNode: Could not guard")
+    assert record["message"].startswith("GuardOnDataDependentSymNode: Could not guard")
     assert "GuardOnDataDependentSymNode: Could not guard" in page
     states = next(form["fields"][0]["choices"] for form in record["forms"] if form["name"] == "state")
     assert "fixed" in states
