@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import rich_click as click
 
 from ddefuzz.cli.command import Output, argument, click_command, formats, option, output_file
-from ddefuzz.cli.options import DB, JOBS, PYTHONS, TRUST
+from ddefuzz.cli.options import A_PYTHON, DB, JOBS, PYTHONS, TRUST
 from ddefuzz.cli.output import (
     LiveLine,
     command_line,
@@ -20,7 +23,7 @@ from ddefuzz.cli.output import (
     resolve,
 )
 from ddefuzz.cli.replay import findings_in
-from ddefuzz.errors import InputError, NothingRanError, refused
+from ddefuzz.errors import InputError, NothingRanError, UnsupportedError, refused
 from ddefuzz.escape import shell_word
 from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
@@ -29,9 +32,12 @@ from ddefuzz.findings.textform import FINDING
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.show.blocks import counted
 from ddefuzz.show.table import NAMES
+from ddefuzz.versions.bisect import bisected
+from ddefuzz.versions.model import Cell, Interpreter, version_key
 from ddefuzz.versions.page import matrix_report, matrix_view, write_page
-from ddefuzz.versions.run import Settings, bisected, interpreters_of
+from ddefuzz.versions.run import Settings, distinct, interpreters_of, scripts_under
 from ddefuzz.versions.run import matrix as lines_under
+from ddefuzz.versions.wheels import environment, wheels_in
 
 
 @click_command("matrix")
@@ -113,24 +119,59 @@ def _selected(
     return chosen, cases
 
 
+class _Version(NamedTuple):
+    """A version of torch, and how its interpreter is had."""
+
+    name: str
+    torch: str
+    opened: Callable[[], AbstractContextManager[Interpreter]]
+
+
+def _given(interpreter: Interpreter) -> AbstractContextManager[Interpreter]:
+    return nullcontext(interpreter)
+
+
 @click_command("bisect")
 def bisect(
     finding_id: str = argument("ID"),
-    pythons: tuple[str, ...] = PYTHONS,
+    pythons: tuple[str, ...] = option(A_PYTHON, "--python", metavar="[NAME=]PATH"),
+    folders: tuple[Path, ...] = option(
+        "A folder with wheels of torch. A version is installed only if the search needs it, into an environment that "
+        "is deleted afterwards. Nothing is downloaded.",
+        "--wheels",
+        metavar="DIR",
+    ),
     trust: bool = TRUST,
     db: DatabaseUrl = DB,
     output: Output = formats("text", "json", "jsonl"),
 ) -> None:
     """Find the two versions of torch between which a finding was fixed, moved or appeared.
 
-    The finding's stand-alone script runs under the oldest and the newest interpreter. A binary search chooses among
-    those between them.
+    The versions are those of --python and --wheels. The finding's stand-alone script runs under the oldest and the
+    newest. A binary search chooses among those between them. If one cannot be judged, its neighbours are.
     """
     with Database.open(db, create=False) as database:
         finding = resolve(database, finding_id)
-    interpreters = interpreters_of(pythons)
-    with LiveLine(f"{finding.id} under {len(interpreters)} interpreters") as live:
-        bisection = bisected(
-            finding, interpreters, lambda one, cell: live.say(f"{one.name}: {cell.status}"), trust=trust
-        )
+    versions = [_Version(one.name, one.torch, partial(_given, one)) for one in interpreters_of(pythons)]
+    for wheel in (wheel for folder in folders for wheel in wheels_in(folder)):
+        versions.append(_Version(wheel.torch.partition("+")[0], wheel.torch, partial(environment, wheel)))
+    versions.sort(key=lambda one: version_key(one.torch))
+    distinct("--python, --wheels", [one.name for one in versions])
+    if len(versions) < 2:
+        raise InputError(f"--python, --wheels: found {counted(len(versions), 'version')}, expected at least two")
+    with LiveLine(f"{finding.id} under {counted(len(versions), 'version')}") as live:
+
+        def run(at: int) -> Cell:
+            version, cells = versions[at], []
+            live.update(f"{version.name}: starting")
+            try:
+                with version.opened() as interpreter:
+                    scripts_under(interpreter, [finding], Settings(trust=trust), lambda _, cell: cells.append(cell))
+            except UnsupportedError as error:
+                cells.append(Cell("not judged", 0, 0, str(error)))
+            reason = f": {cells[0].reason}" if cells[0].status == "not judged" and cells[0].reason else ""
+            live.say(f"{version.name}: {cells[0].status}{reason}")
+            return cells[0]
+
+        bisection = bisected(finding.id, [one.name for one in versions], run)
     deliver({"text": f"{bisection}\n", **json_writers([msgspec.to_builtins(bisection)])}, output)

@@ -32,12 +32,8 @@ JOBS = option(
     metavar="N",
 )
 DB = option("URL of the findings database.", default=DEFAULT_DB)
-PYTHONS = option(
-    "An interpreter that has a torch, 2.6 or later. NAME is for the table (default: the version of its torch).",
-    "--python",
-    metavar="[NAME=]PATH",
-    required=True,
-)
+A_PYTHON = "An interpreter that has a torch, 2.6 or later. NAME is for the table (default: the version of its torch)."
+PYTHONS = option(A_PYTHON, "--python", metavar="[NAME=]PATH", required=True)
 TRUST = option("Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.")
 IN_STAGES = option(
     "How far torch takes a program: eager, fake (FakeTensorMode only), export, export-strict, compile (torch.compile "

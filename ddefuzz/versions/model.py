@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
+from packaging.version import Version
 
 from ddefuzz.findings.model import Finding, Result
 
@@ -117,12 +117,17 @@ def cell_of(statuses: Sequence[str], reasons: Sequence[str] = ()) -> Cell:
 
 def in_order(interpreters: Iterable[Interpreter]) -> tuple[Interpreter, ...]:
     """By version of torch, oldest first."""
-    return tuple(sorted(interpreters, key=lambda one: (release(one.torch), one.name)))
+    return tuple(sorted(interpreters, key=lambda one: (version_key(one.torch), one.name)))
 
 
-def release(torch: str) -> tuple[int, ...]:
-    """The numbers of a version of torch, by which versions are compared: `2.13.0+cpu` gives (2, 13, 0)."""
-    return tuple(int(part) for part in re.findall(r"\d{1,9}", torch.partition("+")[0]))
+def version_key(torch: str) -> Version:
+    """The key that sorts versions of torch: a nightly or candidate comes before its release. A text that is no version
+    comes first.
+    """
+    try:
+        return Version(torch)
+    except ValueError:  # `InvalidVersion` too; numbers of thousands of digits
+        return Version("0.dev0")
 
 
 def changes(lines: Iterable[Line]) -> dict[str, int]:
@@ -157,7 +162,7 @@ def status_by_version(finding: Finding, by_version: Iterable[Result]) -> str:
     """The status of the finding's program under each version of torch, oldest first: `2.13.0 fails, 2.15.0 passes`."""
     same = [one for one in by_version if one.program == program_key(finding)]
     return ", ".join(
-        f"{one.torch} {one.status}" for one in sorted(same, key=lambda one: (release(one.torch), one.torch))
+        f"{one.torch} {one.status}" for one in sorted(same, key=lambda one: (version_key(one.torch), one.torch))
     )
 
 

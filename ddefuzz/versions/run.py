@@ -100,10 +100,14 @@ def interpreter_of(typed: str) -> Interpreter:
 def interpreters_of(typed: Iterable[str]) -> tuple[Interpreter, ...]:
     """The interpreters, by version of torch. Raises `InputError` for two with the same name."""
     interpreters = in_order(map(interpreter_of, typed))
-    names = [interpreter.name for interpreter in interpreters]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"--python: found two named {twice[0]!r}, expected different names: NAME=PATH")
+    distinct("--python", [interpreter.name for interpreter in interpreters])
     return interpreters
+
+
+def distinct(options: str, names: Sequence[str]) -> None:
+    """Raise `InputError` if two versions have the same name."""
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"{options}: found two named {twice[0]!r}, expected different names: NAME=PATH")
 
 
 def printed(python: str, words: Sequence[str], seconds: float, *codes: int) -> bytes:
@@ -298,45 +302,3 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], settings: Setti
         reason = replayed.seen if status in ("moved", "not judged") else ""
         cells[replayed.case] = Cell(status, int(status == "fails"), 1, reason)
     return cells
-
-
-class Bisection(msgspec.Struct, frozen=True, kw_only=True):
-    """The two neighbours between which a finding's status changes: None if it is the same at both ends."""
-
-    schema: str = "ddefuzz.bisect/1"
-    finding: str
-    first: Status
-    last: Status
-    before: str | None = None
-    after: str | None = None
-    runs: dict[str, Cell] = {}
-
-    def __str__(self) -> str:
-        if self.before is None or self.after is None:
-            return f"{self.finding}: {self.first} in the oldest and in the newest: no change to look for"
-        status = self.runs[self.after].status
-        return f"{self.finding}: {self.first} up to {self.before}, {status} from {self.after} (newest: {self.last})"
-
-
-def bisected(
-    finding: Finding, interpreters: Sequence[Interpreter], listen: Callable[[Interpreter, Cell], None], *, trust: bool
-) -> Bisection:
-    """Search for the change among the versions in order, by halves. Raises `InputError` for fewer than two."""
-    if len(interpreters) < 2:
-        raise InputError("--python: found one interpreter, expected at least two")
-    cells: dict[int, Cell] = {}
-
-    def status(at: int) -> Status:
-        if at not in cells:
-            scripts_under(interpreters[at], [finding], Settings(trust=trust), lambda _, cell: cells.update({at: cell}))
-            listen(interpreters[at], cells[at])
-        return cells[at].status
-
-    low, high = 0, len(interpreters) - 1
-    first, last = status(low), status(high)
-    while first != last and high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if status(middle) == first else (low, middle)
-    before, after = (interpreters[low].name, interpreters[high].name) if first != last else (None, None)
-    runs = {interpreters[at].name: cell for at, cell in sorted(cells.items())}
-    return Bisection(finding=finding.id, first=first, last=last, before=before, after=after, runs=runs)

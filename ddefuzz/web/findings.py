@@ -40,8 +40,8 @@ MOST_NEAR = 60
 
 
 class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding. `finding` is its document as `findings show --format json` has it. `message` is torch's message, empty
-    for what was captured. `source_url` is the line of `source` at the tag of its release, empty for other builds.
+    """One finding. `finding` is its document as `findings show --format json` has it. `message` is torch's, empty for
+    what was captured. `source_url` is the line of `source` at the tag of its release, empty for other builds.
     """
 
     finding: dict[str, Any]

@@ -16,7 +16,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import VersionCount, result_page, statuses
 from ddefuzz.findings.model import Finding, Result
 from ddefuzz.findings.schema import FINDINGS, readable, whole_findings
-from ddefuzz.versions.model import Cell, Change, Line, Status, cell_of_result, program_key, release
+from ddefuzz.versions.model import Cell, Change, Line, Status, cell_of_result, program_key, version_key
 from ddefuzz.web.dashboard import PageQuery, Unreadable
 
 ON_A_PAGE: Final = 50
@@ -86,7 +86,7 @@ def versions_page(database: Database, asked: VersionsQuery) -> VersionsPage:
 
     def read(session: Session) -> VersionsPage:
         return VersionsPage(
-            versions=tuple(sorted(listing.versions(session), key=lambda one: release(one.torch))),
+            versions=tuple(sorted(listing.versions(session), key=lambda one: version_key(one.torch))),
             sites=listing.site_counts(session),
             fixed_in=listing.fixed_in(session),
             matrix=_matrix(session, asked),
@@ -133,4 +133,4 @@ def matrix_cells(results: Iterable[Result], finding: Finding | None) -> dict[str
 
 def in_order(versions: Iterable[str]) -> list[str]:
     """Versions of torch, oldest first."""
-    return sorted(versions, key=lambda torch: (release(torch), torch))
+    return sorted(versions, key=lambda torch: (version_key(torch), torch))

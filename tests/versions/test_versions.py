@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.errors import EXIT_USAGE, refusals
-from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of, changes, in_order, release
+from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of, changes, in_order, version_key
 from ddefuzz.versions.page import write_page
 from ddefuzz.versions.run import printed
 
@@ -65,7 +65,10 @@ def test_the_runs_of_one_finding(statuses: list[str], expected: Cell) -> None:
 
 
 def test_a_damaged_version_has_a_place_in_the_order() -> None:
-    assert release(f"2.{'9' * 5_000}.0") > release("2.13.0+cpu") == (2, 13, 0)
+    some = ["2.15.0", "2.15.0a0+git3f1c2d4", f"2.{'9' * 5_000}.0", "2.15.0.dev20260102", "not one", "2.9.1+cpu"]
+    in_time = sorted(some[:2] + some[3:4] + some[5:], key=version_key)
+    assert in_time == ["2.9.1+cpu", "2.15.0.dev20260102", "2.15.0a0+git3f1c2d4", "2.15.0"]
+    assert {*sorted(some, key=version_key)[:2]} == {some[2], "not one"}
 
 
 def test_interpreters_are_in_order_of_their_torch() -> None:

@@ -1,0 +1,101 @@
+"""Versions of torch as wheels in a folder, each installed into an environment of its own while it is used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from packaging.tags import sys_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from ddefuzz.errors import InputError, UnsupportedError, refuse
+from ddefuzz.files import is_there
+from ddefuzz.versions.model import Interpreter
+
+INSTALL_SECONDS: Final = 1800.0
+
+
+class Wheel(NamedTuple):
+    """A wheel, and the version of torch in its file name."""
+
+    torch: str
+    path: Path
+
+
+def wheels_in(folder: Path) -> list[Wheel]:
+    """The wheels of torch in a folder that this Python can install. One for another Python or machine is no fault of
+    the folder. Raises `InputError` for a folder without any. A name that is none of a wheel is refused (`refusals`).
+    """
+    if not is_there(folder):
+        raise InputError(f"--wheels {folder}: found no such folder, expected one with wheels of torch")
+    fit, wheels = frozenset(sys_tags()), []
+    for path in sorted(folder.glob("torch-*.whl")):
+        try:
+            _, version, _, tags = parse_wheel_filename(path.name)
+        except InvalidWheelFilename:
+            refuse(InputError(f"{path}: found no name of a wheel, expected torch-VERSION-PYTHON-ABI-PLATFORM.whl"))
+            continue
+        if tags & fit:
+            wheels.append(Wheel(str(version), path))
+    if not wheels:
+        most = next(iter(sys_tags()))
+        raise InputError(f"--wheels {folder}: found no wheel of torch that fits, expected torch-VERSION-{most}.whl")
+    return wheels
+
+
+@contextmanager
+def environment(wheel: Wheel) -> Iterator[Interpreter]:
+    """An interpreter with the torch of the wheel, deleted afterwards. It sees the packages of this Python, and what
+    torch requires beyond these is taken from the wheel's folder. Nothing is downloaded. Raises `UnsupportedError`.
+    """
+    with tempfile.TemporaryDirectory(prefix="ddefuzz-torch-", ignore_cleanup_errors=True) as folder:
+        python = Path(folder, "bin" if sys.platform != "win32" else "Scripts", "python")
+        _run([sys.executable, "-m", "venv", folder], wheel)
+        site = _run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], wheel).strip()
+        outer = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+        Path(site, "ddefuzz-outer.pth").write_text("\n".join(sorted(outer)) + "\n", encoding="utf-8")
+        # Without the user's settings: the wheels are those of the folder, and a constraint may forbid all but one.
+        options = (
+            "--isolated",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-cache-dir",
+            "--no-compile",
+            "--no-index",
+        )
+        named = ("--find-links", str(wheel.path.parent), str(wheel.path))
+        _run([str(python), "-m", "pip", "install", *options, *named], wheel)
+        code = "import torch; print(torch.__version__)"
+        torch = _run([str(python), "-c", code], wheel, "imported").strip().rpartition("\n")[2]
+        yield Interpreter(torch.partition("+")[0], str(python), torch)
+
+
+def _run(command: list[str], wheel: Wheel, done: str = "installed") -> str:
+    try:
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=INSTALL_SECONDS,
+            cwd="/",
+            env=os.environ | {"PIP_CONFIG_FILE": os.devnull},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnsupportedError(f"{wheel.path}: cannot be {done}: {error}") from error
+    if ended.returncode:
+        lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()] or [
+            f"exit code {ended.returncode}"
+        ]
+        reason = next((line for line in lines if line.startswith("ERROR: ")), lines[-1])  # of pip
+        raise UnsupportedError(f"{wheel.path}: cannot be {done}: {reason}")
+    return ended.stdout
