@@ -31,7 +31,7 @@ ALLOWED = {
     "campaign": "program ops instrument generate execute classify oracles minimize answers findings show",
     "versions": "generate execute classify oracles findings repro show campaign",
     "sweep": "program ops instrument generate execute classify oracles findings show artifacts campaign",
-    "web": "oracles findings repro show campaign versions sweep",
+    "web": "oracles findings fixes repro show campaign versions sweep",
     "cli": (
         "program ops instrument keys generate execute classify oracles answers findings repro show artifacts "
         "checking campaign versions sweep web fixes"

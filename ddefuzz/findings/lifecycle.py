@@ -86,6 +86,11 @@ def check_transition(finding_id: str, before: State, after: State) -> None:
         raise InputError(f"{finding_id}: cannot go from {before!r} to {after!r}, expected {expected}")
 
 
+def said_of(state: State, fixed_in: tuple[str, ...]) -> str:
+    """The state as lists show it: `fixed in 2.15.0`."""
+    return f"{state} in {', '.join(fixed_in)}" if state == "fixed" and fixed_in else state
+
+
 def recurs(state: State, fixed_in: tuple[str, ...], torch: str) -> bool:
     """Whether a sighting under `torch` is a return of a fixed bug, and not a sighting in a version before the fix.
 

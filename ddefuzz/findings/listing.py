@@ -82,11 +82,13 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 class FindingsOfPage(msgspec.Struct, frozen=True):
     """One page of the findings that a query selects.
 
-    `total` are all that it selects. `left_out` are those that it would select if it did not ask `about_data`.
+    `total` are all that it selects. `left_out` are those that it would select if it did not ask `about_data`, and
+    `closed` those if it did not ask for open ones.
     """
 
     total: int
     left_out: int
+    closed: int
     findings: tuple[FindingSummary, ...]
 
 
@@ -124,13 +126,14 @@ def page(session: Session, query: Query, sort: Sort, *, descending: bool, most: 
     """`most` of the findings that the query selects, from the `first` (from 0) on, and how many there are."""
     order = [(key.desc() if descending else key.asc()).nulls_last() for key in _KEYS[sort]]
     condition, about_data = _condition(session, query), _ABOUT_DATA[query.about_data]
+    states = _condition(session, msgspec.structs.replace(query, open_only=False)) if query.open_only else condition
     ids = select(FINDINGS.c.id).where(condition, about_data).order_by(*order, FINDINGS.c.id)
     names = session.scalars(ids.offset(first).limit(most)).all()
-    everything, total = (
+    of_data, of_states, total = (
         session.scalar(select(func.count()).select_from(FINDINGS).where(*conditions)) or 0
-        for conditions in ((condition,), (condition, about_data))
+        for conditions in ((condition,), (states, about_data), (condition, about_data))
     )
-    return FindingsOfPage(total, everything - total, by_ids(session, names))
+    return FindingsOfPage(total, of_data - total, of_states - total, by_ids(session, names))
 
 
 def selected(session: Session, query: Query) -> tuple[FindingSummary, ...]:

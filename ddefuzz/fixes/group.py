@@ -12,7 +12,7 @@ from ddefuzz.answers.model import RIGHT, Answers
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.signature import Cause, Site, Verdict
 from ddefuzz.findings.lifecycle import is_open
-from ddefuzz.findings.model import Finding
+from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.fixes.model import LABELS, Fix, Label
 from ddefuzz.fixes.native import NUMBER, file_of, native_change
 from ddefuzz.oracles.oracle import SEVERITIES
@@ -91,20 +91,28 @@ def coverage(findings: Iterable[Finding], fixes: Iterable[Fix]) -> Coverage:
     return Coverage(len(open_), {label: sum(labels.get(one.id) == label for one in open_) for label in LABELS})
 
 
-def id_of(finding: Finding) -> str:
+def id_of(finding: Finding | FindingSummary) -> str:
     """The id of the change for a finding: of what has to change, whatever the evidence for it is.
 
     Two guards of one C++ function are one change, because C++ frames have no lines. In Python it is the code. All that
     has to take SymInt at one site is one change, too.
     """
+    signature = finding.signature
     if finding.cause == "int-required":
         kind, what = "", NUMBER
-    elif finding.kind == "dde":
-        kind, what = "", finding.anchor if finding.site.language == "Python" else ""
+    elif signature.kind == "dde":
+        kind, what = "", signature.anchor if signature.site.language == "Python" else ""
     else:
-        kind, what = finding.kind, finding.anchor
-    text = "\n".join((kind, str(finding.site), what))
+        kind, what = signature.kind, signature.anchor
+    text = "\n".join((kind, str(signature.site), what))
     return f"fix-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def of_same_change(finding: Finding, others: Iterable[FindingSummary]) -> tuple[FindingSummary, ...]:
+    """Those of the others that the same change is thought to mend."""
+    if finding.cause not in CAUSES:
+        return ()
+    return tuple(one for one in others if one.cause in CAUSES and id_of(one) == id_of(finding))
 
 
 def _fix(name: str, members: Sequence[Finding]) -> Fix:

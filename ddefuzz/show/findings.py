@@ -12,7 +12,7 @@ import msgspec
 from ddefuzz.classify.anchor import question
 from ddefuzz.escape import shell_word
 from ddefuzz.files import leads_to_file
-from ddefuzz.findings.lifecycle import ROWS
+from ddefuzz.findings.lifecycle import ROWS, said_of
 from ddefuzz.findings.merge import Change, Reclassification
 from ddefuzz.findings.model import Finding, FindingSummary, HistoryEntry, as_document
 from ddefuzz.findings.textform import MINIMAL, ORIGINAL
@@ -92,7 +92,7 @@ COLUMNS: tuple[tuple[Column, Callable[[FindingSummary], str]], ...] = (
         lambda finding: "" if finding.steps is None else str(finding.steps),
     ),
     (Column("confirmed", right=True, least_width=WIDE), lambda finding: str(finding.confirmed or "")),
-    (Column("state"), lambda finding: finding.state),
+    (Column("state"), lambda finding: said_of(finding.state, finding.fixed_in)),
 )
 
 

@@ -53,28 +53,30 @@ def wheels_in(folder: Path) -> list[Wheel]:
 @contextmanager
 def environment(wheel: Wheel) -> Iterator[Interpreter]:
     """An interpreter with the torch of the wheel, deleted afterwards. It sees the packages of this Python, and what
-    torch requires beyond these is taken from the wheel's folder. Nothing is downloaded. Raises `UnsupportedError`.
+    torch requires beyond these is taken from the wheel's folder (`pip download` fills one). If that has not all, torch
+    is installed alone. Nothing is downloaded. Raises `UnsupportedError`.
     """
     with tempfile.TemporaryDirectory(prefix="ddefuzz-torch-", ignore_cleanup_errors=True) as folder:
-        python = Path(folder, "bin" if sys.platform != "win32" else "Scripts", "python")
+        python = str(Path(folder, "bin" if sys.platform != "win32" else "Scripts", "python"))
         _run([sys.executable, "-m", "venv", folder], wheel)
-        site = _run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], wheel).strip()
+        site = _run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], wheel).strip()
         outer = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
         Path(site, "ddefuzz-outer.pth").write_text("\n".join(sorted(outer)) + "\n", encoding="utf-8")
         # Without the user's settings: the wheels are those of the folder, and a constraint may forbid all but one.
-        options = (
-            "--isolated",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-cache-dir",
-            "--no-compile",
-            "--no-index",
-        )
-        named = ("--find-links", str(wheel.path.parent), str(wheel.path))
-        _run([str(python), "-m", "pip", "install", *options, *named], wheel)
-        code = "import torch; print(torch.__version__)"
-        torch = _run([str(python), "-c", code], wheel, "imported").strip().rpartition("\n")[2]
-        yield Interpreter(torch.partition("+")[0], str(python), torch)
+        install = [python, "-m", "pip", "install", "--isolated", "--quiet", "--disable-pip-version-check"]
+        install += ["--no-cache-dir", "--no-compile", "--no-index", "--find-links", str(wheel.path.parent)]
+        missing = ""
+        try:
+            _run([*install, str(wheel.path)], wheel)
+        except UnsupportedError as error:
+            missing = f" ({str(error).removeprefix(f'{wheel.path}: ')})"
+            _run([*install, "--no-deps", str(wheel.path)], wheel)
+        try:
+            torch = _run([python, "-c", "import torch; print(torch.__version__)"], wheel, "imported")
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{error}{missing}") from error
+        version = torch.strip().rpartition("\n")[2]
+        yield Interpreter(version.partition("+")[0], python, version)
 
 
 def _run(command: list[str], wheel: Wheel, done: str = "installed") -> str:

@@ -1,14 +1,12 @@
-"""Campaigns: their state, rate, what is left of the budget, and how their counts grew, as plots."""
+"""Campaigns: their state, rate, what is left of the budget, and how their counts grew."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 import msgspec
-from markupsafe import Markup
 from pydantic import Field
 
 from ddefuzz.campaign.plan import parse_budget
@@ -144,74 +142,3 @@ def _minutes(seconds: float) -> str:
 
 def _time(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
-
-
-WIDTH, HEIGHT = 640, 200
-LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 26
-
-Series = tuple[str, Sequence[tuple[float, float]]]
-"""A line: its name, and its points with x in ascending order."""
-
-
-def findings_plot(points: Sequence[tuple[str, int]]) -> Markup:
-    """The number of findings over the dates at which they were first seen."""
-    times = [(datetime.fromisoformat(when).timestamp(), float(number)) for when, number in points]
-    first, last = ([point[0][:16].replace("T", " ") for point in (points[0], points[-1])]) if points else ("", "")
-    return line_plot("Findings over time", [("findings", times)], (first, last))
-
-
-def campaign_plot(title: str, growth: Sequence[Progress]) -> Markup:
-    """The guard sites and findings of a campaign over its CPU time."""
-    names = {
-        "fallback_sites": "places where a guard fell back",
-        "dde_sites": "call sites of errors",
-        "findings": "findings seen",
-    }
-    series = [(said, [(at.cpu_seconds, float(getattr(at, name))) for at in growth]) for name, said in names.items()]
-    ends = [f"{at.cpu_seconds:,.0f} CPU s" for at in (growth[0], growth[-1])] if growth else ["", ""]
-    return line_plot(title, series, (ends[0], ends[1]))
-
-
-def line_plot(title: str, series: Sequence[Series], x_labels: tuple[str, str]) -> Markup:
-    """The plot. `x_labels` are the texts at the left and the right end. Empty without two points."""
-    drawn = [(name, points) for name, points in series if len(points) > 1]
-    if not drawn:
-        return Markup("")
-    xs = [x for _, points in drawn for x, _ in points]
-    low, high = min(xs), max(xs)
-    ticks = _ticks(max(y for _, points in drawn for _, y in points))
-    top = ticks[-1]
-
-    def place(x: float, y: float) -> tuple[str, str]:
-        across = (x - low) / (high - low) if high > low else 0.0
-        down = HEIGHT - BOTTOM - y / top * (HEIGHT - TOP - BOTTOM)
-        return f"{LEFT + across * (WIDTH - LEFT - RIGHT):.1f}", f"{down:.1f}"
-
-    parts = [
-        Markup('<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, title),
-        Markup("<title>{}</title>").format(title),
-    ]
-    for tick in ticks:
-        _, y = place(low, tick)
-        parts.append(Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(LEFT, WIDTH - RIGHT, y, y))
-        parts.append(Markup('<text class="tick end" x="{}" y="{}" dy="4">{:,.0f}</text>').format(LEFT - 6, y, tick))
-    keys = []
-    for number, (name, points) in enumerate(drawn, 1):
-        begin, *steps = (place(x, y) for x, y in points)
-        # Counts stay as they are until the next point, so the line goes across and then up.
-        line = "".join(("M", ",".join(begin), *(f"H{x}V{y}" for x, y in steps)))
-        parts.append(Markup('<path class="line line{}" d="{}"/>').format(number, line))
-        keys.append(Markup('<li class="key{}">{} <b>{:,.0f}</b></li>').format(number, name, points[-1][1]))
-    for style, x, label in (("tick", LEFT, x_labels[0]), ("tick end", WIDTH - RIGHT, x_labels[1])):
-        parts.append(Markup('<text class="{}" x="{}" y="{}">{}</text>').format(style, x, HEIGHT - 6, label))
-    return Markup('<figure><figcaption>{}</figcaption>{}</svg><ul class="keys">{}</ul></figure>').format(
-        title, Markup("").join(parts), Markup("").join(keys)
-    )
-
-
-def _ticks(most: float) -> list[float]:
-    """0 and up to five round numbers, the last of them at least `most`."""
-    raw = max(most, 1.0) / 4
-    unit = 10.0 ** math.floor(math.log10(raw))
-    step = max(next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= raw), 1.0)
-    return [step * at for at in range(math.ceil(max(most, 1.0) / step) + 1)]

@@ -22,6 +22,7 @@ from starlette.responses import Response
 from ddefuzz.errors import DatabaseError
 from ddefuzz.escape import block, json_text
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.lifecycle import said_of
 from ddefuzz.show.html import environment as html_environment
 from ddefuzz.show.html import highlighted, style_sheet
 from ddefuzz.web.security import Access
@@ -153,7 +154,7 @@ def environment() -> Environment:
     """The templates. Everything that is put into one is escaped."""
     made = html_environment("ddefuzz.web")
     path = partial(quote, safe="")
-    made.filters.update(python=highlighted, when=when, breakable=breakable, path=path, zip=zip)
+    made.filters.update(python=highlighted, when=when, breakable=breakable, path=path, said_of=said_of, zip=zip)
     made.globals.update(htmx=json.dumps(HTMX))
     return made
 

@@ -9,6 +9,7 @@ from typing import Final
 from ddefuzz.escape import xml_text
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.lifecycle import said_of
 from ddefuzz.findings.model import FindingSummary
 from ddefuzz.web.findings import FindingsQuery
 
@@ -46,7 +47,8 @@ def _entry(root: ET.Element, row: FindingSummary, address: str) -> None:
     _add(entry, "updated", row.first_seen or NEVER)
     _add(entry, "link", rel="alternate", href=f"{address}findings/{row.id}")
     _add(entry, "category", term=row.state)
-    _add(entry, "summary", f"{row.cause} at {row.signature.site}, in torch {', '.join(row.torch)}; state {row.state}")
+    state = said_of(row.state, row.fixed_in)
+    _add(entry, "summary", f"{row.cause} at {row.signature.site}, in torch {', '.join(row.torch)}; state {state}")
 
 
 def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET.Element:

@@ -18,6 +18,7 @@ from ddefuzz.findings.inventory import installed_version
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.listing import AboutData, Query, Sort
 from ddefuzz.findings.model import FindingSummary, Priority, as_document, stamp
+from ddefuzz.fixes.group import of_same_change
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.oracles.table import stages as every_stage
 from ddefuzz.show.evidence import (
@@ -42,6 +43,7 @@ MOST_NEAR = 60
 class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     """One finding. `finding` is its document as `findings show --format json` has it. `message` is torch's, empty for
     what was captured. `source_url` is the line of `source` at the tag of its release, empty for other builds.
+    `same_change` are other findings that a change for this one would mend.
     """
 
     finding: dict[str, Any]
@@ -53,6 +55,7 @@ class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     stack: StackLines | None
     forms: tuple[FormOf, ...]
     matrix: dict[str, MatrixCell]
+    same_change: tuple[FindingSummary, ...]
     similar: tuple[FindingSummary, ...]
     unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.finding/4"
@@ -63,6 +66,7 @@ def finding_page(database: Database, asked: PageQuery, finding_id: str) -> Findi
     del asked
     finding = database.get(finding_id)
     others = database.read(lambda session: listing.near(session, finding, MOST_NEAR))
+    same_change = of_same_change(finding, others)
     source = site_lines(finding)
     stack = None if finding.evidence is None else stack_to_site(finding.evidence, finding.site)
     return FindingPage(
@@ -75,7 +79,8 @@ def finding_page(database: Database, asked: PageQuery, finding_id: str) -> Findi
         stack=stack if stack is not None and stack.lines else None,
         forms=forms_of(finding),
         matrix=matrix_cells(database.read(lambda session: listing.results(session, finding.id)), finding),
-        similar=tuple(similar(finding, others)),
+        same_change=same_change,
+        similar=tuple(similar(finding, [one for one in others if one not in same_change])),
     )
 
 
@@ -100,7 +105,9 @@ class FindingsQuery(PageQuery):
         "ops, notes or links.",
     )
     state: Annotated[list[State | Literal[""]], AS_LIST] = Field(default=[], max_length=20)
-    open: Literal["", "1"] = Field(default="", description="1: only findings with something left to do.")
+    open: Literal["yes", "all"] = Field(
+        default="yes", description="yes: only findings with something left to do, unless a state is asked for."
+    )
     returned: Literal["", "1"] = Field(default="", description="1: only findings that returned after a fix.")
     oracle: Annotated[str, *among(*NAMES)] = ""
     kind: Annotated[list[_Kind], AS_LIST] = Field(default=[], max_length=40)
@@ -134,7 +141,7 @@ class FindingsQuery(PageQuery):
         return Query(
             words=tuple(self.q.split()),
             states=tuple(state for state in self.state if state),
-            open_only=self.open == "1",
+            open_only=self.open == "yes" and not any(self.state),
             kinds=wanted,
             causes=tuple(filter(None, self.cause)),
             stages=tuple(filter(None, self.stage)),
@@ -154,11 +161,13 @@ class FindingsQuery(PageQuery):
 
 class FindingsPage(msgspec.Struct, frozen=True, kw_only=True):
     """One page of the findings that a query selects. `left_out` is the number of those that fail in the same way with
-    static or backed sizes, if the query leaves them out. `loaded` is when the rows were read.
+    static or backed sizes, and `closed` of those with nothing left to do, if the query leaves them out. `loaded` is
+    when the rows were read.
     """
 
     total: int
     left_out: int
+    closed: int
     page: int
     pages: int
     sort: str
@@ -167,7 +176,7 @@ class FindingsPage(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[FindingSummary, ...]
     loaded: str
     unreadable: Unreadable = Unreadable()
-    schema: str = "ddefuzz.page.findings/3"
+    schema: str = "ddefuzz.page.findings/4"
 
 
 def findings_page(database: Database, asked: FindingsQuery) -> FindingsPage:
@@ -178,6 +187,7 @@ def findings_page(database: Database, asked: FindingsQuery) -> FindingsPage:
     return FindingsPage(
         total=page.total,
         left_out=page.left_out if asked.data == "yes" else 0,
+        closed=page.closed,
         page=asked.page,
         pages=max(1, -(-page.total // asked.per)),
         sort=asked.sort,

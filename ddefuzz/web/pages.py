@@ -27,9 +27,10 @@ from ddefuzz.show.sites import fell_back, source_blocks
 from ddefuzz.sweep.census import STATUSES
 from ddefuzz.sweep.tasks import OpResult, row_of
 from ddefuzz.versions.model import Status
-from ddefuzz.web.campaigns import CampaignLine, campaign_lines, campaign_plot, campaigns_page, findings_plot
+from ddefuzz.web.campaigns import CampaignLine, campaign_lines, campaigns_page
 from ddefuzz.web.dashboard import Line, PageQuery, Unreadable
 from ddefuzz.web.findings import CHOICES, finding_page, findings_page
+from ddefuzz.web.plots import campaign_plot, findings_plot, sightings_plot
 from ddefuzz.web.versions import versions_page
 
 WITHOUT_SOURCE: frozenset[Part] = frozenset({"c++", "user"})
@@ -252,7 +253,7 @@ PAGES: tuple[Page, ...] = (
         "Everything about one finding",
         finding_page,
         False,
-        {"evidence": evidence_of, "verdicts": VERDICTS},
+        {"evidence": evidence_of, "verdicts": VERDICTS, "sightings_plot": sightings_plot},
     ),
     Page(
         "sites",

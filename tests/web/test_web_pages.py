@@ -12,19 +12,21 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.decisions import set_state
 from ddefuzz.findings.model import Progress, Result, stamp
 from ddefuzz.show.evidence import Lines
 from ddefuzz.versions.model import program_key
 from ddefuzz.web.campaigns import ON_A_PAGE, CampaignsQuery, campaigns_page
 from ddefuzz.web.findings import url_of
 from ddefuzz.web.pages import PAGES
-from tests.findings.arbitrary_findings import CHUNK, ROLL, START
-from tests.web.served import client_of, form_token, hostile
+from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
+from tests.web.served import BY, client_of, form_token, hostile
 
 FIRST, SECOND = CHUNK.key, ROLL.key
 
@@ -72,6 +74,7 @@ def test_every_page_is_html_and_json_that_fits_the_schema(reading: TestClient, p
         ({"site": "at::native::*"}, {FIRST}),
         ({"per": "1", "sort": "id", "page": "2"}, {max(FIRST, SECOND)}),
         ({"page": "9"}, set()),
+        ({"state": "fixed"}, set()),
     ],
 )
 def test_filters_select(reading: TestClient, query: dict[str, Any], expected: set[str]) -> None:
@@ -148,6 +151,35 @@ def test_a_finding_shows_what_decides(reading: TestClient) -> None:
     states = next(form["fields"][0]["choices"] for form in record["forms"] if form["name"] == "state")
     assert "fixed" in states
     assert "duplicate" not in states
+
+
+def test_a_list_begins_with_what_is_open(client: TestClient, database: Database) -> None:
+    database.decide(FIRST, lambda one: set_state(one, "by-design", BY))
+    database.decide(SECOND, lambda one: set_state(one, "fixed", BY, fixed_in=("2.13.0", "2.15.0")))
+    page = client.get("/findings?format=json").json()
+    assert ([row["id"] for row in page["rows"]], page["closed"]) == ([], 2)
+    assert '<a href="/findings?open=all">2 more</a> are closed' in client.get("/findings").text
+    everything = client.get("/findings?open=all")
+    assert "fixed in 2.13.0, 2.15.0</span>" in everything.text
+    assert [row["id"] for row in client.get("/findings?state=by-design&format=json").json()["rows"]] == [FIRST]
+
+
+def test_sightings_have_a_plot_by_version(client: TestClient, database: Database) -> None:
+    assert "Sightings over time" not in client.get(f"/findings/{FIRST}").text
+    later = datetime.fromisoformat(START.isoformat()) + timedelta(days=2)
+    database.record(sighting(CHUNK, torch="2.15.0"), later)
+    page = client.get(f"/findings/{FIRST}").text
+    assert "torch 2.13.0: 1 sighting" in page
+    assert "torch 2.15.0: 1 sighting" in page
+
+
+def test_a_finding_names_those_that_its_change_mends(client: TestClient, database: Database) -> None:
+    assert client.get(f"/findings/{FIRST}?format=json").json()["same_change"] == []
+    sibling = msgspec.structs.replace(CHUNK, anchor="another guard of the function")
+    database.record(sighting(sibling), START)
+    page = client.get(f"/findings/{FIRST}?format=json").json()
+    assert [one["id"] for one in page["same_change"]] == [sibling.key]
+    assert page["similar"] == []
 
 
 @pytest.mark.parametrize(
