@@ -35,6 +35,12 @@ def command(
         "--allow-host",
         metavar="NAME",
     ),
+    filters: tuple[str, ...] = option(
+        "A filter that the list of findings has a link for, such as 'mine?owner=ada&sort=last'. QUERY is what the "
+        "address of a list has after its ?. `serve.filters` in ddefuzz.toml is a list of them.",
+        "--filter",
+        metavar="NAME?QUERY",
+    ),
     db: DatabaseUrl = DB,
     who: str = WHO,
 ) -> None:
@@ -48,8 +54,10 @@ def command(
             raise UnsupportedError(f"found no {package}, expected the extra `web`: {to_install('web')}")
     # Imported here, because importing FastAPI takes longer than most commands.
     from ddefuzz.web.app import listen, serve  # noqa: PLC0415
+    from ddefuzz.web.findings import saved_filter  # noqa: PLC0415
     from ddefuzz.web.security import Access, is_loopback  # noqa: PLC0415
 
+    named = dict(map(saved_filter, filters))
     needs_token = not read_only and (with_token or not is_loopback(host))
     with Database.open(db, create=False) as database, listen(host, port) as bound:
         shown, used = bound.getsockname()[:2]
@@ -68,7 +76,7 @@ def command(
                 say("decisions need a token, and there is none: `ddefuzz tokens add NAME` makes one")
             write_stdout(f"http://{address}:{used}/\n")
 
-        serve(database, access, bound, begun)
+        serve(database, access, bound, begun, named)
 
 
 @click.group("tokens")

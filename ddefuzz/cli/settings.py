@@ -45,6 +45,7 @@ KEYS: dict[str, Key] = {
     "check.targets": Key("targets", LIST, "a list of strings"),
     "check.accepted": Key("accepted"),
     "ci.hook": Key("hook"),
+    "serve.filters": Key("filters", LIST, "a list of strings"),
 }
 """The keys. Those with a dot are in a table of that name."""
 

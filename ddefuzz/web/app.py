@@ -7,7 +7,7 @@ import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -67,7 +67,7 @@ class LoginForm(LogoutForm):
     token: Line = ""
 
 
-def make_app(database: Database, access: Access) -> FastAPI:
+def make_app(database: Database, access: Access, filters: Mapping[str, str] | None = None) -> FastAPI:
     """The application on an open database."""
     app = FastAPI(
         title="ddefuzz dashboard",
@@ -78,7 +78,7 @@ def make_app(database: Database, access: Access) -> FastAPI:
         default_response_class=Response,
         responses=_problems(),
     )
-    app.state.dashboard = Dashboard(database, access, tuple(page for page in PAGES if page.in_menu))
+    app.state.dashboard = Dashboard(database, access, tuple(page for page in PAGES if page.in_menu), filters or {})
     for page in PAGES:
         app.add_api_route(page.path, _reader(page), summary=page.summary, responses=_of(page.record))
     script: Responses = {200: {"description": "A script", "content": {"text/x-python": {"schema": {"type": "string"}}}}}
@@ -297,16 +297,22 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
-def serve(database: Database, access: Access, bound: socket.socket, begun: Callable[[], None]) -> None:
+def serve(
+    database: Database,
+    access: Access,
+    bound: socket.socket,
+    begun: Callable[[], None],
+    filters: Mapping[str, str],
+) -> None:
     """Answer requests. Errors are logged to stderr; `begun` is called once before the first."""
     begun()
-    server_of(database, access).run(sockets=[bound])
+    server_of(database, access, filters).run(sockets=[bound])
 
 
-def server_of(database: Database, access: Access) -> uvicorn.Server:
+def server_of(database: Database, access: Access, filters: Mapping[str, str] | None = None) -> uvicorn.Server:
     """A server of HTTP/1.1 alone. It does not depend on which of uvicorn's extras are installed."""
     config = uvicorn.Config(
-        make_app(database, access),
+        make_app(database, access, filters),
         http=Protocol,
         ws="none",
         log_level="error",

@@ -93,11 +93,12 @@ class Problem(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """An open database, what the server allows, and the pages of the menu."""
+    """An open database, what the server allows, the pages of the menu, and the saved filters: queries by name."""
 
     database: Database
     access: Access
     menu: tuple[Any, ...]
+    filters: Mapping[str, str] = field(default_factory=dict)
     logged: set[str] = field(default_factory=set)
 
     def log(self, left_out: Iterable[str]) -> Unreadable:
@@ -136,7 +137,8 @@ def answer(
         writer = None  # the page that says so has no forms
     token = access.form_token(session)
     names = {"record": record, "menu": dashboard.menu, "page": page, "form_token": token, "writer": writer} | more
-    text = environment().get_template(f"{page}.html").render(access=access, **names)
+    template = environment().get_template(f"{page}.html")
+    text = template.render(access=access, filters=dashboard.filters, **names)
     response = Response(text, status, media_type="text/html; charset=utf-8")
     known = request.cookies.get(access.cookie) == session
     return response if known else access.with_session(response, session)

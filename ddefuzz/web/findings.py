@@ -6,16 +6,17 @@ import re
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Literal, get_args
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qs, quote, urlencode
 
 import msgspec
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from ddefuzz.errors import InputError
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS
 from ddefuzz.findings.inventory import installed_version
-from ddefuzz.findings.lifecycle import State
+from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.listing import AboutData, Query, Sort
 from ddefuzz.findings.model import FindingSummary, Priority, as_document, stamp
 from ddefuzz.fixes.group import of_same_change
@@ -32,7 +33,7 @@ from ddefuzz.show.evidence import (
     snippet_of,
     stack_to_site,
 )
-from ddefuzz.web.dashboard import AS_LIST, Line, PageQuery, Unreadable, among
+from ddefuzz.web.dashboard import AS_LIST, Line, PageQuery, Unreadable, among, bad_values
 from ddefuzz.web.decision_forms import FormOf, forms_of
 from ddefuzz.web.versions import MatrixCell, matrix_cells
 
@@ -94,6 +95,7 @@ def url_of(source: Lines, torch: str) -> str:
 
 _CAUSES = next(row.value.choices for row in DECISIONS if row.name == "cause" and row.value is not None)
 _Kind = Annotated[str, *among(*kinds())]
+_State = Annotated[str, *among(*STATES)]
 
 
 class FindingsQuery(PageQuery):
@@ -104,7 +106,7 @@ class FindingsQuery(PageQuery):
         description="Words that must all occur in the id, site, code at the site, a person's title, owner, labels, "
         "ops, notes or links.",
     )
-    state: Annotated[list[State | Literal[""]], AS_LIST] = Field(default=[], max_length=20)
+    state: Annotated[list[_State], AS_LIST] = Field(default=[], max_length=20)
     open: Literal["yes", "all"] = Field(
         default="yes", description="yes: only findings with something left to do, unless a state is asked for."
     )
@@ -140,7 +142,7 @@ class FindingsQuery(PageQuery):
         names = ("torch", "site", "op", "owner", "label")
         return Query(
             words=tuple(self.q.split()),
-            states=tuple(state for state in self.state if state),
+            states=msgspec.convert([state for state in self.state if state], tuple[State, ...]),
             open_only=self.open == "yes" and not any(self.state),
             kinds=wanted,
             causes=tuple(filter(None, self.cause)),
@@ -157,6 +159,20 @@ class FindingsQuery(PageQuery):
         values = {**self.model_dump(exclude={"format"}), **changes}
         plain = {name: field.default for name, field in type(self).model_fields.items()}
         return urlencode({name: value for name, value in values.items() if value and value != plain[name]}, doseq=True)
+
+
+def saved_filter(typed: str) -> tuple[str, str]:
+    """The name and the query of `NAME?QUERY`. Raises `InputError`."""
+    name, _, text = (part.strip() for part in typed.partition("?"))
+    if not (name and text):
+        raise InputError(f"--filter: found {typed[:80]!r}, expected NAME?QUERY, such as 'mine?owner=ada&sort=last'")
+    fields: dict[str, Any] = dict(parse_qs(text, keep_blank_values=True))
+    try:
+        query = FindingsQuery.model_validate({key: one[0] if len(one) == 1 else one for key, one in fields.items()})
+    except ValidationError as error:
+        problems = ({**one, "loc": ("query", *one["loc"])} for one in error.errors())
+        raise InputError(f"--filter {name}: {bad_values(problems)}") from None
+    return name, query.linked(page=1)
 
 
 class FindingsPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,7 +219,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "kind": tuple(kinds()),
     "cause": _CAUSES,
     "stage": every_stage(),
-    "state": get_args(State),
+    "state": STATES,
     "verdict": tuple(VERDICTS),
     "priority": tuple(filter(None, get_args(Priority))),
 }

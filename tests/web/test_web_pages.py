@@ -17,14 +17,17 @@ import pytest
 from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import set_state
 from ddefuzz.findings.model import Progress, Result, stamp
 from ddefuzz.show.evidence import Lines
 from ddefuzz.versions.model import program_key
+from ddefuzz.web.app import make_app
 from ddefuzz.web.campaigns import ON_A_PAGE, CampaignsQuery, campaigns_page
-from ddefuzz.web.findings import url_of
+from ddefuzz.web.findings import saved_filter, url_of
 from ddefuzz.web.pages import PAGES
+from ddefuzz.web.security import Access
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
 from tests.web.served import BY, client_of, form_token, hostile
 
@@ -162,6 +165,29 @@ def test_a_list_begins_with_what_is_open(client: TestClient, database: Database)
     everything = client.get("/findings?open=all")
     assert "fixed in 2.13.0, 2.15.0</span>" in everything.text
     assert [row["id"] for row in client.get("/findings?state=by-design&format=json").json()["rows"]] == [FIRST]
+
+
+def test_saved_filters_are_links_of_the_list(database: Database) -> None:
+    filters = dict(map(saved_filter, ["mine?owner=ada&state=new&state=triaged", "all <b>?open=all"]))
+    assert filters == {"mine": "state=new&state=triaged&owner=ada", "all <b>": "open=all"}
+    client = TestClient(make_app(database, Access(by="ada"), filters), base_url="http://localhost")
+    page = client.get("/findings?open=all").text
+    assert '<a href="/findings?state=new&amp;state=triaged&amp;owner=ada">mine</a>' in page
+    assert '<a href="/findings?open=all" aria-current="true">all &lt;b&gt;</a>' in page
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("mine", "found 'mine', expected NAME?QUERY"),
+        ("?owner=ada", "expected NAME?QUERY"),
+        ("mine?state=odd", "--filter mine: state.0: found 'odd': Value error, expected one of new, "),
+        ("mine?wner=ada", "--filter mine: wner: found a value: Extra inputs are not permitted"),
+    ],
+)
+def test_a_wrong_filter_is_one_line(typed: str, said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        saved_filter(typed)
 
 
 def test_sightings_have_a_plot_by_version(client: TestClient, database: Database) -> None:
