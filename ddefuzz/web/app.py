@@ -7,7 +7,7 @@ import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -21,9 +21,10 @@ from fastapi import FastAPI, Path, Query
 from fastapi import Form as FormFields
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ddefuzz import __version__
@@ -37,15 +38,16 @@ from ddefuzz.errors import (
     refusals,
     unsupported_by,
 )
+from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By
 from ddefuzz.repro.finding import finding_script
-from ddefuzz.web import decision_forms
+from ddefuzz.web import decision_forms, events
 from ddefuzz.web.dashboard import Dashboard, Line, Problem, answer, bad_values, dashboard_of, problem, static_files
 from ddefuzz.web.feed import MEDIA_TYPE, feed
 from ddefuzz.web.findings import FindingsQuery
 from ddefuzz.web.pages import PAGES, Page
-from ddefuzz.web.security import HEADERS, TOO_MANY, Access, RequestGuard, add_headers
+from ddefuzz.web.security import HEADERS, IS_HEAD, TOO_MANY, Access, RequestGuard, add_headers
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 ID: TypeAlias = Annotated[str, Path(max_length=80, pattern=r"^[A-Za-z0-9-]+$", description="The id of a finding.")]
@@ -96,6 +98,7 @@ def make_app(database: Database, access: Access, filters: Mapping[str, str] | No
     often: Responses = {429: {"description": "Too many attempts", "content": _TEXT}}
     decided("/login", _log_in, summary="Allow this session to decide", responses={**done, **often})
     decided("/logout", _log_out, summary="End this session")
+    app.add_api_route("/events", _events, include_in_schema=False)  # it has no end, as all that the document names
     app.add_api_route("/static/{name}", _static, include_in_schema=False)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -229,6 +232,31 @@ def _feed(request: Request, asked: Annotated[FindingsQuery, Query()]) -> Respons
     return Response(text, media_type=MEDIA_TYPE)
 
 
+def _events(request: Request) -> Response:
+    dashboard = dashboard_of(request)
+    if len(dashboard.streams) >= events.MOST_STREAMS:
+        raise HTTPException(503, f"found {events.MOST_STREAMS} streams, expected fewer: close some pages")
+    if request.scope.get(IS_HEAD):
+        return Response(media_type=events.MEDIA_TYPE)
+
+    def now() -> str:
+        with refusals():
+            return json_text(events.event_of(dashboard.database))
+
+    async def lines() -> AsyncIterator[str]:
+        mark = object()
+        dashboard.streams.add(mark)
+        try:
+            async for line in events.stream(partial(run_in_threadpool, now), dashboard.ends):
+                yield line
+        except DatabaseError as error:
+            yield f"event: problem\ndata: {json_text(Problem(503, ' '.join(str(error).split())))}\n\n"
+        finally:
+            dashboard.streams.discard(mark)
+
+    return StreamingResponse(lines(), media_type=events.MEDIA_TYPE)
+
+
 def _static(name: str) -> Response:
     file = static_files().get(name)
     if file is None:
@@ -311,8 +339,9 @@ def serve(
 
 def server_of(database: Database, access: Access, filters: Mapping[str, str] | None = None) -> uvicorn.Server:
     """A server of HTTP/1.1 alone. It does not depend on which of uvicorn's extras are installed."""
+    app = make_app(database, access, filters)
     config = uvicorn.Config(
-        make_app(database, access, filters),
+        app,
         http=Protocol,
         ws="none",
         log_level="error",
@@ -323,7 +352,9 @@ def server_of(database: Database, access: Access, filters: Mapping[str, str] | N
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong with a body is in the answer
     logging.getLogger("asyncio").addFilter(_in_one_line)
     logging.getLogger("uvicorn.error").addFilter(_not_cancelled)
-    return uvicorn.Server(config)
+    server = uvicorn.Server(config)
+    app.state.dashboard.ends = lambda: server.should_exit
+    return server
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.resources import files
@@ -91,15 +91,20 @@ class Problem(msgspec.Struct, frozen=True):
     schema: str = "ddefuzz.page.problem/1"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Dashboard:
-    """An open database, what the server allows, the pages of the menu, and the saved filters: queries by name."""
+    """An open database, what the server allows, the pages of the menu, and the saved filters: queries by name.
+
+    `streams` are the open ones of events. `ends` says whether the server is about to end.
+    """
 
     database: Database
     access: Access
     menu: tuple[Any, ...]
     filters: Mapping[str, str] = field(default_factory=dict)
     logged: set[str] = field(default_factory=set)
+    streams: set[object] = field(default_factory=set)
+    ends: Callable[[], bool] = lambda: False
 
     def log(self, left_out: Iterable[str]) -> Unreadable:
         """Write what a page left out to the log, each row once. Pages load themselves again."""

@@ -41,6 +41,9 @@ TOO_MANY: Final = (
 
 LONGEST_HOST: Final = 300
 
+IS_HEAD: Final = "ddefuzz.is_head"
+"""The key in the scope of a request that was made by HEAD, and is answered as GET."""
+
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 HEADERS: Final = {
@@ -196,7 +199,7 @@ class RequestGuard:
             await send(message)
 
         refused = self._refused(scope["method"], Headers(scope=scope))
-        asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        asked = {**scope, "method": "GET", IS_HEAD: True} if scope["method"] == "HEAD" else scope
         await (refused or self.app)(asked, receive, send_with_headers)
 
     def _refused(self, method: str, headers: Headers) -> Response | None:

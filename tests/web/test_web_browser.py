@@ -242,7 +242,7 @@ def test_a_person_filters_opens_decides_and_undoes(browser: Browser, database: D
         decide.get_by_text("for which versions").click()
         decide.get_by_role("textbox", name="fixed in").fill("2.14.0")
         decide.get_by_role("button", name="Save state").click()
-        expect(page.locator("p.summary .pill")).to_have_text("fixed")
+        expect(page.locator("p.summary .pill")).to_have_text("fixed in 2.14.0")
         assert (database.get(CHUNK.key).state, database.get(CHUNK.key).fixed_in) == ("fixed", ("2.14.0",))
         page.get_by_role("button", name="Undo the latest decision").click()
         expect(page.locator("p.summary .pill")).to_have_text("new")
@@ -368,6 +368,18 @@ def test_a_page_that_loads_itself_again_keeps_the_place(browser: Browser, databa
         page.evaluate(again)
         expect(page.locator("#live[data-before]")).to_have_count(0)
         expect(focused).to_be_focused()
+
+
+def test_a_page_follows_a_campaign(browser: Browser, database: Database) -> None:
+    campaign = database.start_campaign(
+        profile="captures", seed=7, generator="1", options={"budget": "100x"}, when=START
+    )
+    with served(database) as address, opened(browser, address) as page:
+        page.goto("/campaigns")
+        row = page.get_by_role("row", name="captures")
+        expect(row).to_contain_text("100 cases")
+        database.advance(campaign, 43, START)
+        expect(row).to_contain_text("43")
 
 
 def test_a_person_logs_in_with_the_token(browser: Browser, database: Database) -> None:

@@ -77,6 +77,21 @@
     if (event.target.matches("input[data-all], input[name=ids]")) count();
   });
 
+  // Pages that change while a campaign runs. A browser has few connections to a server, so hidden tabs have none.
+  let news = null;
+  function follow() {
+    if (document.hidden || document.getElementById("live") === null) {
+      if (news) news.close();
+      news = null;
+    } else if (news === null && window.EventSource) {
+      news = new EventSource("/events");
+      news.addEventListener("campaigns", () => htmx.trigger("#live", "news"));
+    }
+  }
+  document.addEventListener("visibilitychange", follow);
+  window.addEventListener("pagehide", () => { if (news) news.close(); news = null; });
+  follow();
+
   remember();
   document.addEventListener("htmx:pushedIntoHistory", remember); // after a filter has changed the list
 
