@@ -264,7 +264,7 @@ class Campaign:
         with self.database.transaction():
             for take in ready:
                 take()
-            self.database.add_sites(self.torch, self.tally.ledger.drain())
+            self.database.add_sites(self.torch, self.tally.ledger.drain(), campaign=self.number)
             self.database.advance(self.number, self.next_undone, self.clock.now(), self.ahead)
             if step := self.tally.drain():
                 self.database.add_step(self.number, packed(step))
@@ -374,7 +374,7 @@ class Campaign:
             )
 
     def _record(self, sighting: Sighting) -> str:
-        recorded = self.database.record(sighting, self.clock.now())
+        recorded = self.database.record(sighting, self.clock.now(), self.number)
         name = recorded.finding_id
         if name not in self.tally.findings:
             finding, seconds = self.database.get(name), round(self.clock.seconds(), 2)

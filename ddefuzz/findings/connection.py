@@ -23,8 +23,11 @@ from ddefuzz.findings.schema import METADATA
 from ddefuzz.findings.url import DatabaseUrl
 
 BUSY_TIMEOUT_S = 30.0
-SCHEMA_REVISION = "0014"
+SCHEMA_REVISION = "0015"
 """It rises when tables or columns change."""
+
+EXTENDED = frozenset({"0014"})
+"""Older schemas that lack only tables, which are added."""
 
 _STEPS = 1_000_000
 """How many instructions of SQLite (about 10 ms) pass between two looks for signals."""
@@ -170,6 +173,10 @@ def _check_schema(engine: Engine, url: DatabaseUrl) -> None:
     with engine.begin() as connection:  # check again under the lock: another process may have made the tables
         revision = _revision(connection)
         if revision == SCHEMA_REVISION:
+            return
+        if revision in EXTENDED:
+            METADATA.create_all(connection)
+            connection.exec_driver_sql(f"UPDATE {_REVISIONS} SET version_num = '{SCHEMA_REVISION}'")
             return
         if revision is None and not inspect(connection).get_table_names():
             METADATA.create_all(connection)

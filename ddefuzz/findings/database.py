@@ -46,8 +46,10 @@ from ddefuzz.findings.model import (
 from ddefuzz.findings.schema import (
     CAMPAIGNS,
     FINDINGS,
+    MET,
     OCCURRENCES,
     PROGRESS,
+    REACHED,
     RESULTS,
     SITES,
     STEPS,
@@ -114,7 +116,7 @@ class Database:
 
     # What campaigns record
 
-    def record(self, sighting: Sighting, when: datetime) -> RecordResult:
+    def record(self, sighting: Sighting, when: datetime, campaign: int | None = None) -> RecordResult:
         """Save a sighting, in its finding or in a new one. It then survives a kill of the process."""
         signature, key = sighting.signature, sighting.signature.key
         with self._writing() as session:
@@ -134,6 +136,8 @@ class Database:
                 if newest.original is None and newest.minimal is None and sighting.program is not None:
                     finding = replace(newest, original=sighting.program, failure=slim(sighting.failure))
             save_finding(session, replace(finding, occurrences=_seen_again(session, finding, sighting, stamp(when))))
+            if campaign is not None:
+                _add_missing(session, MET, campaign, [(finding.id,)])
             return RecordResult(finding.id, is_new=finding.id != (newest and newest.id))
 
     def set_minimal(self, finding_id: str, program: str, *, steps: int, attempts: int) -> None:
@@ -324,8 +328,12 @@ class Database:
 
     # Guard sites, and what sweeps have done
 
-    def add_sites(self, torch: str, records: Iterable[SiteRecord], both: JoinSites = together) -> None:
-        """Add the guard sites reached under a version of torch to the stored ones. `both` makes one record of two."""
+    def add_sites(
+        self, torch: str, records: Iterable[SiteRecord], both: JoinSites = together, campaign: int | None = None
+    ) -> None:
+        """Add the guard sites reached under a version of torch to the stored ones, and to those of a campaign. `both`
+        makes one record of two.
+        """
         keys = [SITES.c[name] for name in ("language", "file", "line", "function")]
         given = tuple(records)
         with self._writing() as session:
@@ -337,6 +345,8 @@ class Database:
                 some |= {record.key: both(record, some[record.key]) for record in stored}
                 rows = [{"torch": torch, **msgspec.to_builtins(record)} for record in some.values()]
                 session.execute(insert(SITES), rows)
+                if campaign is not None:
+                    _add_missing(session, REACHED, campaign, some)
 
     def sites(self, torch: str) -> tuple[SiteRecord, ...]:
         """The guard sites reached under a version of torch, ordered by place."""
@@ -471,6 +481,18 @@ def _seen_again(session: Session, finding: Finding, sighting: Sighting, now: str
 def _replace_row(session: Session, table: Table, key: Mapping[str, object], values: Mapping[str, object]) -> None:
     session.execute(delete(table).where(*(table.c[name] == value for name, value in key.items())))
     session.execute(insert(table).values({**key, **values}))
+
+
+def _add_missing(session: Session, table: Table, campaign: int, keys: Iterable[tuple[object, ...]]) -> None:
+    """Add the rows of a campaign that are not there yet. The columns after the campaign's are the key."""
+    _, *columns = table.columns
+    wanted, key = dict.fromkeys(map(tuple, keys)), tuple_(*columns)
+    there = session.execute(select(*columns).where(table.c.campaign_id == campaign, key.in_(list(wanted))))
+    names = [column.name for column in columns]
+    left = wanted.keys() - set(map(tuple, there))
+    rows = [{"campaign_id": campaign, **dict(zip(names, one, strict=True))} for one in wanted if one in left]
+    if rows:
+        session.execute(insert(table), rows)
 
 
 def _identity(path: Path | None) -> tuple[int, int] | None:

@@ -29,13 +29,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
+from ddefuzz.findings.ledger import SiteKey
 from ddefuzz.findings.lifecycle import STATES, State, is_open
 from ddefuzz.findings.model import Campaign, Finding, FindingSummary, Progress, Result, checked_time
 from ddefuzz.findings.schema import (
     CAMPAIGNS,
     FINDINGS,
+    MET,
     OCCURRENCES,
     PROGRESS,
+    REACHED,
     RESULTS,
     SITES,
     SWEPT,
@@ -59,7 +62,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     `words` must all occur in the id, site, code there, title that a person gave, owner, labels, ops, notes or links.
     `site` and `op` are names, in which `*` stands for anything. `returned`: the same signature as an older
-    finding that was fixed.
+    finding that was fixed. `campaign` is the number of one that has seen them, 0 for any.
     """
 
     words: tuple[str, ...] = ()
@@ -76,6 +79,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     priority: str = ""
     owner: str = ""
     label: str = ""
+    campaign: int = 0
     about_data: AboutData = "all"
 
 
@@ -258,6 +262,8 @@ def _condition(session: Session, query: Query) -> ColumnElement[bool]:
     )
     some = exists().where(seen.finding_id == columns.id)
     parts += [some.where(condition) for asked, condition in of_occurrences if asked]
+    if query.campaign:
+        parts.append(columns.id.in_(select(MET.c.finding_id).where(MET.c.campaign_id == query.campaign)))
     if query.label:
         parts.append(cast(columns.labels, Text).contains(json.dumps(query.label), autoescape=True))
     return and_(true(), *parts)
@@ -304,9 +310,35 @@ def campaigns(session: Session, most: int, first: int = 0) -> tuple[Campaign, ..
     return tuple(readable("campaign", session.execute(rows), lambda row: to_record(row, Campaign)))
 
 
+def campaign(session: Session, number: int) -> Campaign | None:
+    """A campaign, None if there is none of this number."""
+    row = session.execute(select(CAMPAIGNS).where(CAMPAIGNS.c.id == number)).first()
+    return None if row is None else to_record(row, Campaign)
+
+
 def campaign_number(session: Session) -> int:
     """How many campaigns there are."""
     return session.scalar(select(func.count(CAMPAIGNS.c.id))) or 0
+
+
+def met(session: Session, campaigns_: Iterable[int]) -> dict[int, int]:
+    """How many findings of the database each campaign has seen."""
+    seen = select(MET.c.campaign_id, func.count()).join(FINDINGS, FINDINGS.c.id == MET.c.finding_id)
+    rows = session.execute(seen.where(MET.c.campaign_id.in_(list(campaigns_))).group_by(MET.c.campaign_id))
+    return {int(campaign): many for campaign, many in rows}
+
+
+def met_by(session: Session, number: int) -> tuple[str, ...]:
+    """The ids of the findings that a campaign has seen."""
+    seen = select(MET.c.finding_id).where(MET.c.campaign_id == number).order_by(MET.c.finding_id)
+    return tuple(readable("finding of a campaign", session.scalars(seen), lambda one: msgspec.convert(one, str)))
+
+
+def reached_by(session: Session, number: int) -> frozenset[SiteKey]:
+    """The guard sites that a campaign has reached."""
+    columns = [REACHED.c[name] for name in SiteKey._fields]
+    rows = session.execute(select(*columns).where(REACHED.c.campaign_id == number))
+    return frozenset(readable("guard site of a campaign", rows, lambda row: msgspec.convert(tuple(row), SiteKey)))
 
 
 def progress(session: Session, campaigns_: Iterable[int], most: int) -> dict[int, tuple[Progress, ...]]:

@@ -39,7 +39,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.errors import InputError, RowError, refuse
 from ddefuzz.files import MAX_UNPACKED
 from ddefuzz.findings.decisions import check_finding
-from ddefuzz.findings.ledger import SiteRecord
+from ddefuzz.findings.ledger import SiteKey, SiteRecord
 from ddefuzz.findings.model import (
     Campaign,
     Finding,
@@ -134,6 +134,22 @@ Index(
 
 CAMPAIGNS: Final = _table("campaigns", Campaign, (), Column("id", Integer, primary_key=True))
 PROGRESS: Final = _table("progress", Progress, ("when",), _owner("campaigns"))
+
+MET: Final = Table(
+    "met",
+    METADATA,
+    _owner("campaigns"),
+    Column("finding_id", Text, primary_key=True),
+)
+"""The findings that a campaign has seen. Those that are not in the database any more stay."""
+
+REACHED: Final = Table(
+    "reached",
+    METADATA,
+    _owner("campaigns"),
+    *(Column(name, Integer if name == "line" else Text, primary_key=True) for name in SiteKey._fields),
+)
+"""The guard sites that a campaign has reached."""
 
 STEPS: Final = Table(
     "steps",

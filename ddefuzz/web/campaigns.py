@@ -1,9 +1,10 @@
-"""Campaigns: their state, rate, what is left of the budget, and how their counts grew."""
+"""Campaigns: their state, rate, what is left of the budget, and and how they grew; two of them compared."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -13,7 +14,8 @@ from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.errors import InputError
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Campaign, Progress
+from ddefuzz.findings.ledger import SiteKey
+from ddefuzz.findings.model import Campaign, FindingSummary, Progress
 from ddefuzz.web.dashboard import PageQuery, Unreadable
 
 ON_A_PAGE: Final = 20
@@ -39,6 +41,7 @@ class CampaignsQuery(PageQuery):
 
 class CampaignLine(msgspec.Struct, frozen=True, kw_only=True):
     """One campaign. `per_minute` counts cases. `left` is what is left of the budget, empty if it is not known.
+    `findings` counts those of the database that it has seen.
 
     `growth` has the counts over time, empty for campaigns before schema 0009.
     """
@@ -53,6 +56,7 @@ class CampaignLine(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     updated: str
     cases: int
+    findings: int
     per_minute: float | None
     left: str
     growth: tuple[Progress, ...]
@@ -66,7 +70,7 @@ class CampaignsPage(msgspec.Struct, frozen=True, kw_only=True):
     page: int
     pages: int
     unreadable: Unreadable = Unreadable()
-    schema: str = "ddefuzz.page.campaigns/1"
+    schema: str = "ddefuzz.page.campaigns/2"
 
 
 def campaigns_page(database: Database, asked: CampaignsQuery, now: datetime | None = None) -> CampaignsPage:
@@ -82,12 +86,16 @@ def campaigns_page(database: Database, asked: CampaignsQuery, now: datetime | No
 
 def campaign_lines(database: Database, now: datetime, most: int, first: int = 0) -> tuple[CampaignLine, ...]:
     """The latest campaigns, from the `first` (from 0) on."""
-    campaigns = database.read(lambda session: listing.campaigns(session, most, first))
+    return _lines(database, database.read(lambda session: listing.campaigns(session, most, first)), now)
+
+
+def _lines(database: Database, campaigns: Sequence[Campaign], now: datetime) -> tuple[CampaignLine, ...]:
     progress = database.read(lambda session: listing.progress(session, [one.id for one in campaigns], MOST_READ))
-    return tuple(_line(one, progress[one.id], now) for one in campaigns)
+    met = database.read(lambda session: listing.met(session, [one.id for one in campaigns]))
+    return tuple(_line(one, progress[one.id], met.get(one.id, 0), now) for one in campaigns)
 
 
-def _line(campaign: Campaign, points: Sequence[Progress], now: datetime) -> CampaignLine:
+def _line(campaign: Campaign, points: Sequence[Progress], findings: int, now: datetime) -> CampaignLine:
     state: CampaignState = "finished" if campaign.finished else "running"
     if state == "running" and now - _time(campaign.updated) > SILENT:
         state = "interrupted"
@@ -99,6 +107,7 @@ def _line(campaign: Campaign, points: Sequence[Progress], now: datetime) -> Camp
         shard=str(campaign.options.get("shard") or ""),
         budget=budget,
         cases=campaign.next_index + len(campaign.ahead),
+        findings=findings,
         per_minute=_rate(campaign, points),
         left=left if state == "running" else "",
         growth=tuple(points),
@@ -142,3 +151,61 @@ def _minutes(seconds: float) -> str:
 
 def _time(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
+
+
+class DifferenceQuery(PageQuery):
+    """Two campaigns, by their numbers. Without them the latest two."""
+
+    first: int = Field(default=0, ge=0, le=1_000_000_000)
+    second: int = Field(default=0, ge=0, le=1_000_000_000)
+
+
+class CampaignPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One of two campaigns: the guard sites and findings that it has reached and the other one has not."""
+
+    campaign: CampaignLine
+    sites: tuple[SiteKey, ...]
+    findings: tuple[FindingSummary, ...]
+
+
+class DifferencePage(msgspec.Struct, frozen=True, kw_only=True):
+    """What two campaigns have reached: the numbers of guard sites and findings of both, and those of one alone.
+
+    `campaigns` is empty if there are fewer than two.
+    """
+
+    sites: int = 0
+    findings: int = 0
+    campaigns: tuple[CampaignPart, ...] = ()
+    unreadable: Unreadable = Unreadable()
+    schema: str = "ddefuzz.page.difference/1"
+
+
+def difference_page(database: Database, asked: DifferenceQuery) -> DifferencePage:
+    """The page. Raises `InputError` for a campaign that is not there."""
+    latest = database.read(partial(listing.campaigns, most=2))
+    names = [name or one.id for name, one in zip((asked.first, asked.second), reversed(latest), strict=False)]
+    if len(names) < 2:
+        return DifferencePage()
+    lines: list[CampaignLine] = []
+    sites, met = [], []
+    for name in names:
+        campaign = database.read(partial(listing.campaign, number=name))
+        if campaign is None:
+            raise InputError(f"found no campaign {name}, expected one that /campaigns lists")
+        lines += _lines(database, (campaign,), datetime.now(UTC))
+        sites.append(database.read(partial(listing.reached_by, number=name)))
+        met.append(database.read(partial(listing.met_by, number=name)))
+    alone = [(sites[at] - sites[1 - at], [one for one in met[at] if one not in met[1 - at]]) for at in (0, 1)]
+    return DifferencePage(
+        sites=len(sites[0] & sites[1]),
+        findings=len({*met[0]} & {*met[1]}),
+        campaigns=tuple(
+            CampaignPart(
+                campaign=line,
+                sites=tuple(sorted(keys)),
+                findings=database.read(partial(listing.by_ids, names=names)),
+            )
+            for line, (keys, names) in zip(lines, alone, strict=True)
+        ),
+    )

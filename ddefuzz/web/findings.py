@@ -122,6 +122,7 @@ class FindingsQuery(PageQuery):
     priority: Priority = ""
     owner: Line = ""
     label: Line = ""
+    campaign: str = Field(default="", pattern=r"^[0-9]{0,9}$", description="Seen by the campaign of this number.")
     data: AboutData = Field(default="yes", description="Whether the failure depends on data, by its control runs.")
     sort: Sort = "severity"
     order: Literal["", "asc", "desc"] = Field(default="", description="Default: desc for times and counts, else asc.")
@@ -150,6 +151,7 @@ class FindingsQuery(PageQuery):
             verdict=self.verdict,
             returned=self.returned == "1",
             priority=self.priority,
+            campaign=int(self.campaign or 0),
             about_data=self.data,
             **{name: getattr(self, name).strip() for name in names},
         )

@@ -27,7 +27,7 @@ from ddefuzz.show.sites import fell_back, source_blocks
 from ddefuzz.sweep.census import STATUSES
 from ddefuzz.sweep.tasks import OpResult, row_of
 from ddefuzz.versions.model import Status
-from ddefuzz.web.campaigns import CampaignLine, campaign_lines, campaigns_page
+from ddefuzz.web.campaigns import CampaignLine, campaign_lines, campaigns_page, difference_page
 from ddefuzz.web.dashboard import Line, PageQuery, Unreadable
 from ddefuzz.web.findings import CHOICES, finding_page, findings_page
 from ddefuzz.web.plots import campaign_plot, findings_plot, sightings_plot
@@ -284,5 +284,12 @@ PAGES: tuple[Page, ...] = (
         "Campaigns, their rate and what is left of their budget",
         campaigns_page,
         more={"campaign_plot": campaign_plot},
+    ),
+    Page(
+        "difference",
+        "/campaigns/difference",
+        "What one campaign reached and another did not",
+        difference_page,
+        in_menu=False,
     ),
 )

@@ -17,9 +17,11 @@ import pytest
 from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import set_state
+from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.model import Progress, Result, stamp
 from ddefuzz.show.evidence import Lines
 from ddefuzz.versions.model import program_key
@@ -165,6 +167,49 @@ def test_a_list_begins_with_what_is_open(client: TestClient, database: Database)
     everything = client.get("/findings?open=all")
     assert "fixed in 2.13.0, 2.15.0</span>" in everything.text
     assert [row["id"] for row in client.get("/findings?state=by-design&format=json").json()["rows"]] == [FIRST]
+
+
+def campaign_of(database: Database, *met: Signature, lines: range) -> int:
+    """A campaign that has seen these findings, and has reached these lines of a file."""
+    options: dict[str, object] = {"budget": "9x"}
+    number = database.start_campaign(profile="captures", seed=1, generator="1", options=options, when=START)
+    for signature in met:
+        database.record(sighting(signature), START, number)
+    for _ in range(2):  # what is there is not added again
+        places = [SiteRecord("Python", "torch/_refs/__init__.py", line, "roll", "guard_or_false") for line in lines]
+        database.add_sites("2.13.0", places, campaign=number)
+    return number
+
+
+def test_a_campaign_leads_to_what_it_found(client: TestClient, database: Database) -> None:
+    number = campaign_of(database, CHUNK, lines=range(1))
+    assert f'<a href="/findings?campaign={number}&amp;data=all&amp;open=all">1</a>' in client.get("/campaigns").text
+    listed = client.get(f"/findings?campaign={number}&data=all&open=all&format=json").json()
+    assert [row["id"] for row in listed["rows"]] == [FIRST]
+    assert client.get("/findings?campaign=&format=json").json()["total"] == 2
+    assert client.get("/findings?campaign=77&format=json").json()["total"] == 0
+
+
+def test_two_campaigns_are_compared(client: TestClient, database: Database) -> None:
+    first = campaign_of(database, CHUNK, ROLL, lines=range(5))
+    second = campaign_of(database, ROLL, lines=range(3, 7))
+    record = client.get(f"/campaigns/difference?first={first}&second={second}&format=json").json()
+    assert (record["sites"], record["findings"]) == (2, 1)
+    one, other = record["campaigns"]
+    assert (one["campaign"]["id"], [key[2] for key in one["sites"]]) == (first, [0, 1, 2])
+    assert (other["campaign"]["id"], [key[2] for key in other["sites"]]) == (second, [5, 6])
+    assert ([row["id"] for row in one["findings"]], other["findings"]) == ([FIRST], [])
+    page = client.get("/campaigns/difference").text
+    assert f"Only campaign {first}" in page
+    assert 'href="/sites/source?file=torch%2F_refs%2F__init__.py"' in page
+    wrong = client.get(f"/campaigns/difference?first={first}&second=99&format=json")
+    assert (wrong.status_code, wrong.json()["error"]) == (
+        404,
+        "found no campaign 99, expected one that /campaigns lists",
+    )
+    database.put([], [FIRST])  # what a campaign saw may be gone
+    after = client.get(f"/campaigns/difference?first={first}&second={second}&format=json").json()
+    assert after["campaigns"][0]["findings"] == []
 
 
 def test_saved_filters_are_links_of_the_list(database: Database) -> None:
