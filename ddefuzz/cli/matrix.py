@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -23,19 +24,21 @@ from ddefuzz.cli.output import (
     resolve,
 )
 from ddefuzz.cli.replay import findings_in
+from ddefuzz.cli.streams import say
 from ddefuzz.errors import InputError, NothingRanError, UnsupportedError, refused
 from ddefuzz.escape import shell_word
 from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.lifecycle import version_key
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.show.blocks import counted
 from ddefuzz.show.table import NAMES
 from ddefuzz.versions.bisect import bisected
-from ddefuzz.versions.model import Cell, Interpreter, version_key
+from ddefuzz.versions.model import GONE_AFTER, Cell, Interpreter
 from ddefuzz.versions.page import matrix_report, matrix_view, write_page
-from ddefuzz.versions.run import Settings, distinct, interpreters_of, scripts_under
+from ddefuzz.versions.run import Settings, closed, distinct, interpreters_of, scripts_under
 from ddefuzz.versions.run import matrix as lines_under
 from ddefuzz.versions.wheels import environment, wheels_in
 
@@ -58,6 +61,10 @@ def command(
         metavar="N",
     ),
     trust: bool = TRUST,
+    close: bool = option(
+        f"Close the findings of --db that pass in {GONE_AFTER} versions in a row after one in which they fail: they "
+        "become fixed in these versions. One that fails again gets a new id, and is open."
+    ),
     every: bool = option("Show all rows, not only those that are not the same in all versions.", "--all"),
     page: Path | None = option(
         "Also write a Markdown page with tables, and a plot next to it. It needs the extra `report`.",
@@ -81,10 +88,14 @@ def command(
     """
     interpreters = interpreters_of(pythons)
     settings = Settings(jobs, runs, trust=trust, fresh=fresh)
+    if close and url is None:
+        raise InputError("--close: found no --db, expected the database whose findings are closed")
     with nullcontext() if url is None else Database.open(url) as database:
         findings, cases = _selected(paths, database, ids)
         with LiveLine(f"running {counted(len(findings), 'finding')} under {len(interpreters)} interpreters") as live:
             lines = lines_under(interpreters, findings, cases, database, settings, live)
+        for name, versions in closed(database, datetime.now(UTC)) if close and database is not None else ():
+            say(f"closed: {name} passes in {', '.join(versions)}; `findings undo {name}` opens it again")
     if not lines and not refused():
         raise NothingRanError(f"{', '.join(map(str, cases))}: found no case, expected some")
     if page is not None:

@@ -1,13 +1,16 @@
 """The states of a finding: one table with their meaning, what replay expects, and the allowed changes.
 
 As in syzbot, a finding is open until it is fixed in every tracked version of torch. If a bug comes back in a version in
-which it was fixed, it becomes a new finding: the same signature with the next sequence number (`recurs`).
+which it was fixed, or in a later one, it becomes a new finding: the same signature with the next sequence number
+(`recurs`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
+
+from packaging.version import Version
 
 from ddefuzz.errors import InputError
 
@@ -61,7 +64,7 @@ TABLE: tuple[StateRow, ...] = (
     ),
     StateRow(
         "fixed",
-        "fixed in the versions that it names; a failure in one of them is a new finding",
+        "fixed in the versions that it names and in later ones; a failure there is a new finding",
         False,
         "passes",
         True,
@@ -92,11 +95,17 @@ def said_of(state: State, fixed_in: tuple[str, ...]) -> str:
 
 
 def recurs(state: State, fixed_in: tuple[str, ...], torch: str) -> bool:
-    """Whether a sighting under `torch` is a return of a fixed bug, and not a sighting in a version before the fix.
+    """Whether a sighting under `torch` is a return of a fixed bug, and not a sighting in a version before the fix."""
+    return state == "fixed" and has_fix(fixed_in, torch)
+
+
+def has_fix(fixed_in: Iterable[str], torch: str) -> bool:
+    """Whether a version of torch has a fix: one that is named, or a later one than all of these.
 
     A finding that is fixed without a version is fixed in all versions. The build `2.13.0+cpu` counts as 2.13.0.
     """
-    return state == "fixed" and in_versions(fixed_in, torch)
+    versions = tuple(fixed_in)
+    return in_versions(versions, torch) or version_key(torch) > max(map(version_key, versions))
 
 
 def in_versions(versions: Iterable[str], torch: str) -> bool:
@@ -108,8 +117,18 @@ def in_versions(versions: Iterable[str], torch: str) -> bool:
 def is_open(state: State, fixed_in: tuple[str, ...], tracked: Iterable[str]) -> bool:
     """Whether there is still something to do: a bug that is not fixed in every tracked version of torch."""
     if state == "fixed":
-        return any(not in_versions(fixed_in, version) for version in tracked)
+        return any(not has_fix(fixed_in, version) for version in tracked)
     return state in ("new", "triaged", "reported", "fix-pending")
+
+
+def version_key(torch: str) -> Version:
+    """The key that sorts versions of torch: a nightly or candidate comes before its release. A text that is no version
+    comes first.
+    """
+    try:
+        return Version(torch)
+    except ValueError:  # `InvalidVersion` too; numbers of thousands of digits
+        return Version("0.dev0")
 
 
 def _release(version: str) -> str:

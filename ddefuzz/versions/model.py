@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
-from packaging.version import Version
 
+from ddefuzz.findings.lifecycle import version_key
 from ddefuzz.findings.model import Finding, Result
 
 Status: TypeAlias = Literal["fails", "passes", "sometimes", "moved", "not judged"]
@@ -120,16 +120,6 @@ def in_order(interpreters: Iterable[Interpreter]) -> tuple[Interpreter, ...]:
     return tuple(sorted(interpreters, key=lambda one: (version_key(one.torch), one.name)))
 
 
-def version_key(torch: str) -> Version:
-    """The key that sorts versions of torch: a nightly or candidate comes before its release. A text that is no version
-    comes first.
-    """
-    try:
-        return Version(torch)
-    except ValueError:  # `InvalidVersion` too; numbers of thousands of digits
-        return Version("0.dev0")
-
-
 def changes(lines: Iterable[Line]) -> dict[str, int]:
     """The number of lines with each change."""
     return dict(Counter(line.change for line in lines).most_common())
@@ -164,6 +154,23 @@ def status_by_version(finding: Finding, by_version: Iterable[Result]) -> str:
     return ", ".join(
         f"{one.torch} {one.status}" for one in sorted(same, key=lambda one: (version_key(one.torch), one.torch))
     )
+
+
+GONE_AFTER: Final = 2
+"""In how many versions in a row a finding has to pass until it counts as fixed."""
+
+
+def fixed_since(finding: Finding, by_version: Iterable[Result]) -> tuple[str, ...]:
+    """The latest versions of torch in a row in which the finding's program passes, after one in which it fails. Empty
+    if there are fewer than `GONE_AFTER`.
+    """
+    same = [one for one in by_version if one.program == program_key(finding) and one.status != "not judged"]
+    same.sort(key=lambda one: version_key(one.torch))
+    failing = [at for at, one in enumerate(same) if one.status != "passes"]
+    if not any(one.status == "fails" for one in same):
+        return ()
+    releases = dict.fromkeys(one.torch.partition("+")[0] for one in same[failing[-1] + 1 :])
+    return tuple(releases) if len(releases) >= GONE_AFTER else ()
 
 
 def program_key(finding: Finding) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,8 @@ from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, InputError, Unsuppor
 from ddefuzz.execute.protocol import EXPLICIT
 from ddefuzz.files import files_below, parse_json, read_bytes
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.decisions import By, set_state
+from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.listing import results
 from ddefuzz.findings.model import Finding, Result, stamp
 from ddefuzz.oracles.keys import untrusted_function
@@ -35,6 +37,7 @@ from ddefuzz.versions.model import (
     Status,
     cell_of,
     cell_of_result,
+    fixed_since,
     in_order,
     lines_of,
     program_key,
@@ -302,3 +305,22 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], settings: Setti
         reason = replayed.seen if status in ("moved", "not judged") else ""
         cells[replayed.case] = Cell(status, int(status == "fails"), 1, reason)
     return cells
+
+
+def closed(database: Database, now: datetime) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Make the findings of the database fixed that pass in the latest versions of their results (`fixed_since`), and
+    say which, and in which versions. A decision that a person has made otherwise stays.
+    """
+    by_finding: dict[str, list[Result]] = {}
+    for result in database.read(results):
+        by_finding.setdefault(result.case, []).append(result)
+    for finding in database.findings():
+        versions = fixed_since(finding, by_finding.get(finding.id, ()))
+        if versions and finding.state in CLOSING:
+            by = By("ddefuzz matrix", now, f"passes in {', '.join(versions)}")
+            database.decide(finding.id, partial(set_state, state="fixed", by=by, fixed_in=versions))
+            yield finding.id, versions
+
+
+CLOSING: Final[tuple[State, ...]] = ("new", "triaged", "reported", "fix-pending")
+"""The states of findings that are closed without a person."""

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from ddefuzz.findings.lifecycle import version_key
 from ddefuzz.findings.model import Progress
 from ddefuzz.show.blocks import counted
-from ddefuzz.versions.model import version_key
 
 WIDTH, HEIGHT = 640, 200
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 26

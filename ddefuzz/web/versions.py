@@ -13,10 +13,11 @@ from sqlalchemy.orm import Session
 
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.lifecycle import version_key
 from ddefuzz.findings.listing import VersionCount, result_page, statuses
 from ddefuzz.findings.model import Finding, Result
 from ddefuzz.findings.schema import FINDINGS, readable, whole_findings
-from ddefuzz.versions.model import Cell, Change, Line, Status, cell_of_result, program_key, version_key
+from ddefuzz.versions.model import Cell, Change, Line, Status, cell_of_result, program_key
 from ddefuzz.web.dashboard import PageQuery, Unreadable
 
 ON_A_PAGE: Final = 50

@@ -7,16 +7,19 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from ddefuzz.classify.cause import Classification
 from ddefuzz.cli import matrix
 from ddefuzz.cli.findings import show
 from ddefuzz.errors import InputError, NothingRanError, UnsupportedError
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.textform import read_finding, write_findings
 from ddefuzz.show.blocks import Invocation
 from ddefuzz.show.terminal import terminal
@@ -251,6 +254,35 @@ def test_two_interpreters_need_two_names(tmp_path: Path, findings: Path) -> None
 def test_an_interpreter_without_torch_is_said(tmp_path: Path, findings: Path) -> None:
     with pytest.raises(InputError, match="--python /no/python: No such file"):
         run(str(findings), "--python", "/no/python")
+
+
+def test_a_finding_that_is_gone_closes_and_opens_again(tmp_path: Path, findings: Path) -> None:
+    url = f"sqlite:///{tmp_path}/kept.db"
+    with Database.open(url) as database:
+        database.put([read_finding(findings / name) for name in (DIFF, ROLL)])
+        finding = database.get(DIFF)
+    said = []
+    for torch, verdict in {"2.13.0": "shows", "2.14.1": "passes", "2.15.0": "passes"}.items():
+        python = interpreter(tmp_path, torch, diff=verdict)
+        said.append(run("--db", url, "--python", python, "--close", "-j", "1").stderr)
+    assert ["closed" in one for one in said] == [False, False, True]
+    assert f"closed: {DIFF} passes in 2.14.1, 2.15.0; `findings undo {DIFF}` opens it again" in said[-1]
+    assert finding.failure is not None
+    with Database.open(url) as database:
+        gone = database.get(DIFF)
+        assert (gone.state, gone.fixed_in, database.get(ROLL).state) == ("fixed", ("2.14.1", "2.15.0"), "triaged")
+        assert (gone.history[-1].who, gone.history[-1].why) == ("ddefuzz matrix", "passes in 2.14.1, 2.15.0")
+        classified = Classification(finding.failure, finding.signature, finding.cause, "")
+        for torch, name in {"2.13.0": DIFF, "2.16.0": f"{DIFF}-2"}.items():
+            again = Sighting(classified=classified, verdict="fails", ops=(), torch=torch, program=finding.minimal)
+            assert database.record(again, datetime.now(UTC)).finding_id == name
+    shown = CliRunner().invoke(show, [f"{DIFF}-2", "--db", url], catch_exceptions=False).stdout
+    assert f"{DIFF} was fixed, and the failure occurred again" in " ".join(shown.split())
+
+
+def test_closing_needs_a_database(tmp_path: Path, findings: Path) -> None:
+    with pytest.raises(InputError, match="--close: found no --db, expected the database whose findings are closed"):
+        run(str(findings), "--python", interpreter(tmp_path, "2.13.0"), "--close")
 
 
 def test_bisect_runs_the_script_under_some_of_the_versions(tmp_path: Path, findings: Path) -> None:

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.errors import EXIT_USAGE, refusals
-from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of, changes, in_order, version_key
+from ddefuzz.findings.lifecycle import version_key
+from ddefuzz.findings.model import Finding, Result
+from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of, changes, fixed_since, in_order, program_key
 from ddefuzz.versions.page import write_page
 from ddefuzz.versions.run import printed
+from tests.findings.arbitrary_findings import CHUNK
 
 SHORT: dict[str, Status] = {"f": "fails", "p": "passes", "s": "sometimes", "m": "moved", "-": "not judged"}
 
@@ -69,6 +72,27 @@ def test_a_damaged_version_has_a_place_in_the_order() -> None:
     in_time = sorted(some[:2] + some[3:4] + some[5:], key=version_key)
     assert in_time == ["2.9.1+cpu", "2.15.0.dev20260102", "2.15.0a0+git3f1c2d4", "2.15.0"]
     assert {*sorted(some, key=version_key)[:2]} == {some[2], "not one"}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ({"2.13.0": "fails", "2.14.1": "passes", "2.15.0": "passes"}, ("2.14.1", "2.15.0")),
+        ({"2.15.0": "passes", "2.13.0": "fails", "2.14.1": "passes"}, ("2.14.1", "2.15.0")),
+        ({"2.13.0": "fails", "2.14.1": "not judged", "2.15.0": "passes", "2.16.0": "passes"}, ("2.15.0", "2.16.0")),
+        ({"2.13.0": "fails", "2.14.1": "passes"}, ()),
+        ({"2.13.0": "fails", "2.14.1+cpu": "passes", "2.14.1+cu130": "passes"}, ()),  # one version
+        ({"2.14.1": "passes", "2.15.0": "passes"}, ()),  # nothing has shown it
+        ({"2.13.0": "fails", "2.14.1": "passes", "2.15.0": "moved"}, ()),
+        ({"2.13.0": "fails", "2.14.1": "sometimes", "2.15.0": "passes", "2.16.0": "passes"}, ("2.15.0", "2.16.0")),
+    ],
+)
+def test_a_finding_is_fixed_after_two_versions_without_it(statuses: dict[str, str], expected: tuple[str, ...]) -> None:
+    finding = Finding(id="dde-1", signature=CHUNK, cause="avoidable", minimal="program")
+    key = program_key(finding)
+    ran = [Result("dde-1", torch, key, status, 0, 1, "", "") for torch, status in statuses.items()]
+    older = Result("dde-1", "2.12.0", "another program", "fails", 1, 1, "", "")
+    assert fixed_since(finding, [*ran, older]) == expected
 
 
 def test_interpreters_are_in_order_of_their_torch() -> None:
