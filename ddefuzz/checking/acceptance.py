@@ -37,8 +37,7 @@ class Acceptance(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=
     title: str = ""
 
     def __str__(self) -> str:
-        until = f" until {self.expires}" if self.expires else ""
-        return f"accepted{until}: {self.reason}"
+        return f"until {self.expires}: {self.reason}" if self.expires else self.reason
 
 
 NEEDED = ("target", "key", "reason")

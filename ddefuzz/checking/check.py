@@ -460,20 +460,28 @@ def check_targets(
     """Check targets, where the executor does."""
     if not targets:
         raise NothingRanError(f"{name}: found an empty list CASES, expected at least one case")
-    own = (stage.name for oracle in ORACLES if oracle.name in options.oracles for stage in oracle.stages)
-    stages = (*(stage for stage in STAGES if stage in {"eager", *options.stages}), *own)
+    of_oracles = (stage.name for oracle in ORACLES if oracle.name in options.oracles for stage in oracle.stages)
+    stages = (*(stage for stage in STAGES if stage in {"eager", *options.stages}), *of_oracles)
     runs, refused = run_cases(executor, targets, stages, options.semantics, options.timeout, progress, options.sizes)
     check_folders()
     capturing = tuple(stage for stage in stages if stage in CAPTURE_STAGES)
     advice: dict[str, Advice] = {}
     captures, problems, remarks = list[CaptureResult](), list[Problem](), list[tuple[str, str]]()
+    accepted = tuple((target.case, one) for target in targets for one in options.accepted if one.target == target.name)
     for target, of_target in zip(targets, runs, strict=True):
         failures = [
             failure
             for failure in failures_of(of_target.tried)
             if failure.failure.kind in KINDS and failure.failure.observation.stage != "eager"
         ]
-        if failures and options.budget is not None:
+        own_captures: tuple[CaptureResult, ...] = ()
+        with guarded(target.case):
+            own_captures = captures_of(of_target)
+            captures += own_captures
+            problems += problems_of(of_target)
+        own = [one for one in accepted if one[0] == target.case]
+        is_accepted = bool(own) and not failed(own_captures, own)
+        if failures and options.budget is not None and not is_accepted:
             progress.update(f"{target.case}: trying changes of your code")
             with of_case(target.case, refused):
                 helps = any(map(may_help, failures))
@@ -487,11 +495,7 @@ def check_targets(
         if isinstance(target.subject, CallableSubject) and trying and not failures and options.budget is not None:
             told = executor.submit(notes, Candidate(target.subject, trying, may_refuse=True), options.timeout).result()
             remarks += [(target.case, line) for line in (told.lines if isinstance(told, Notes) else ())]
-        with guarded(target.case):
-            captures += captures_of(of_target)
-            problems += problems_of(of_target)
     known = options.known or default_folder()
-    accepted = tuple((target.case, one) for target in targets for one in options.accepted if one.target == target.name)
     return Report(
         name,
         torch_itself().version,

@@ -7,17 +7,19 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import rich_click as click
 
 from ddefuzz.campaign.plan import parse_budget
-from ddefuzz.checking.acceptance import ACCEPTED, check_reason, read_accepted, renewed, write_accepted
+from ddefuzz.checking.acceptance import ACCEPTED, Acceptance, check_reason, read_accepted, renewed, write_accepted
 from ddefuzz.checking.check import Options, Progress, check_named
 from ddefuzz.checking.report import acceptable, failed
 from ddefuzz.cli.check import EXPECTED_TARGET
@@ -27,7 +29,7 @@ from ddefuzz.cli.options import DB, JOBS, PYTHONS, seed_option, timeout_option
 from ddefuzz.cli.output import LiveLine
 from ddefuzz.cli.settings import read
 from ddefuzz.cli.streams import say, write_stdout
-from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, InputError
+from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, InputError, UnsupportedError
 from ddefuzz.escape import json_text, shell_words
 from ddefuzz.files import check_folder, is_file, is_there, write_atomically, write_files
 from ddefuzz.findings.url import DatabaseUrl
@@ -61,6 +63,7 @@ STOP_SECONDS: Final = 30.0
 
 REPLAY_SECONDS: Final = 3600.0
 
+MODELS: Final = "models"
 MODELS_SECONDS: Final = 3600.0
 
 FUZZ_DATABASE: Final = REPORTS / "fuzz.db"
@@ -101,13 +104,34 @@ def budget_option(default: str) -> Any:
 
 
 @click_command("pull-request", command)
-def pull_request() -> None:
+def pull_request(
+    base: str | None = option(
+        "A commit, such as origin/main. Problems that a model has there, too, are not red. It is checked in a worktree "
+        "that is deleted afterwards, and only if a model has a problem.",
+        metavar="COMMIT",
+    ),
+) -> None:
     """Check the models of this repository, and replay its cases and findings.
 
-    The models are `check.targets` in ddefuzz.toml. Exit code 1 only if one has a problem that
-    findings/accepted.toml does not accept, or a case does not do what is expected of it.
+    The models are `check.targets` in ddefuzz.toml. Exit code 1 only if one has a problem that neither
+    findings/accepted.toml nor the commit of --base has, or a case does not do what is expected of it.
     """
-    _run([*_models(), *_replay()])
+    commit = None if base is None else commit_of(base)
+    models, settings = list(_models()), read()
+    steps = [*models, *_replay()]
+    codes = _done(steps)
+    if commit is not None and codes.get(MODELS) == EXIT_FOUND:
+        say(f"ddefuzz ci: {MODELS} exit {EXIT_FOUND}; looking for the problems in {base}, too")
+        path = Path(settings.get("accepted") or ACCEPTED)
+        own, there = read_accepted(path), problems_at(commit, settings["targets"], f"not new: {base} has it, too")
+        known = {(one.target, one.key) for one in own}
+        more = [one for one in there if (one.target, one.key) not in known]
+        say(f"ddefuzz ci: {counted(len(more), 'problem')} in {base}")
+        if more:
+            write_accepted(REPORTS / ACCEPTED.name, (*own, *more))
+            words = (*models[0].words, "--accepted", str(REPORTS / ACCEPTED.name))
+            codes |= _done([models[0]._replace(words=words)])
+    _end(codes)
 
 
 @click_command("accept", command)
@@ -227,7 +251,7 @@ def _load(database: Path | None = None) -> Iterator[Step]:
 
 def _models() -> Iterator[Step]:
     if read().get("targets"):
-        yield Step("models", ("check",), MODELS_SECONDS)
+        yield Step(MODELS, ("check",), MODELS_SECONDS)
 
 
 def _replay() -> Iterator[Step]:
@@ -242,8 +266,50 @@ def _campaign(budget: str, seed: int, *more: str) -> Step:
     return Step("run", ("run", "--budget", budget, "--seed", str(seed), "--fail-on", "new", *more), seconds)
 
 
+def commit_of(base: str) -> str:
+    """The hash of a commit. Raises `InputError` if this repository has none of this name, or is none."""
+    try:
+        command = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{base}^{{commit}}"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        raise InputError(
+            f"--base: found no commit {base[:80]!r}, expected one of this git repository. In a CI job, fetch it first"
+        ) from error
+
+
+def problems_at(commit: str, targets: Sequence[str], reason: str) -> tuple[Acceptance, ...]:
+    """The problems that the targets have in a commit, as `ddefuzz ci accept` writes them there. What cannot be built
+    there has none.
+    """
+    with tempfile.TemporaryDirectory(prefix="ddefuzz-base-", ignore_cleanup_errors=True) as folder:
+        tree = Path(folder, "tree")
+        try:
+            git = partial(subprocess.run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True)
+            git(["git", "worktree", "add", "--quiet", "--detach", str(tree), commit])
+            try:
+                here = tree / git(["git", "rev-parse", "--show-prefix"]).stdout.strip()
+                words = ["ci", "accept", "--reason", reason, "--", *targets]
+                path = os.pathsep.join(filter(None, (str(here), str(here / "src"), os.environ.get("PYTHONPATH"))))
+                step = Step("base", (), MODELS_SECONDS)
+                silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+                code = _waited(_started(words, cwd=here, env=os.environ | {"PYTHONPATH": path}, **silent), step)
+                if code == EXIT_INTERRUPTED:
+                    raise SystemExit(code)
+                return tuple(one for one in read_accepted(here / ACCEPTED) if one.reason == reason)
+            finally:
+                git(["git", "worktree", "remove", "--force", str(tree)])
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = (getattr(error, "stdout", None) or str(error)).strip().splitlines()
+            raise UnsupportedError(f"--base: git cannot make a worktree of {commit[:12]}: {said[-1]}") from error
+
+
 def _run(steps: list[Step]) -> None:
     """Run all steps, also after one that failed. Exits with the worst code: 130, an error, 1, 0."""
+    _end(_done(steps))
+
+
+def _done(steps: Sequence[Step]) -> dict[str, int]:
+    """Run all steps, also after one that failed. The exit code of each. Exits with 130 if one was interrupted."""
     endings = (*FORMATS.values(), "json", "annotations")
     outputs = [f"{REPORTS}/{step.name}.{ending}" for step in steps for ending in endings]
     check_folder(Path(), [*outputs, str(COMMENT)])
@@ -253,6 +319,11 @@ def _run(steps: list[Step]) -> None:
         codes[step.name] = _step(step)
         if codes[step.name] == EXIT_INTERRUPTED:
             raise SystemExit(EXIT_INTERRUPTED)
+    return codes
+
+
+def _end(codes: Mapping[str, int]) -> NoReturn:
+    """Write the comment, run the hook, and exit with the worst code."""
     failed = [name for name, code in codes.items() if code != EXIT_OK]
     write_atomically(COMMENT, comment(codes))
     say(f"ddefuzz ci: {', '.join(f'{name} exit {code}' for name, code in codes.items())}")
@@ -309,13 +380,15 @@ def _step(step: Step) -> int:
     files = (f"{name}={REPORTS / f'{step.name}.{ending}'}" for name, ending in formats.items())
     words = [*step.words, *(word for file in files for word in ("--output", file))]
     say(f"$ ddefuzz {shell_words(words)}")
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "ddefuzz", *words], start_new_session=True, env=os.environ | step.environment
-    )
-    code = _waited(process, step)
+    code = _waited(_started(words, env=os.environ | step.environment), step)
     if on_github:
         _to_github(step.name)
     return code
+
+
+def _started(words: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
+    """A command of ddefuzz in a process group of its own."""
+    return subprocess.Popen([sys.executable, "-P", "-m", "ddefuzz", *words], start_new_session=True, **more)
 
 
 def _waited(process: subprocess.Popen[bytes], step: Step) -> int:

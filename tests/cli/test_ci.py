@@ -24,6 +24,7 @@ from ddefuzz.cli.init import command as init
 from ddefuzz.cli.init import contents
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.ops import catalogue
+from ddefuzz.show.table import rows_of
 from tests.show.test_formats import applied, checked_sarif, code_scanning
 
 FILES = {
@@ -236,7 +237,8 @@ def test_a_pull_request_is_red_on_a_problem_of_a_model_until_it_is_mended_or_acc
     assert "now accepted: model.py:model: dde-" in accepted.stderr
     green = typed(tmp_path, "ci", "pull-request")
     assert green.returncode == 0, green.stderr
-    assert "accepted until 2099-01-31: waits for torch" in green.stdout
+    assert "until 2099-01-31: waits for torch" in green.stdout
+    assert "torch._check" not in green.stdout  # no change is looked for
     decisions = tmp_path / "findings" / "accepted.toml"
     decisions.write_text(decisions.read_text().replace("2099-01-31", "2020-01-31"))
     red = typed(tmp_path, "ci", "pull-request")
@@ -247,6 +249,55 @@ def test_a_pull_request_is_red_on_a_problem_of_a_model_until_it_is_mended_or_acc
     assert gone.returncode == 0, gone.stderr
     assert "not there any more: model.py:model: dde-" in gone.stderr
     assert tomllib.loads(decisions.read_text()) == {"problem": []}
+
+
+def git(folder: Path, *words: str) -> None:
+    names = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.slow
+def test_only_what_the_base_does_not_have_is_red(tmp_path: Path) -> None:
+    repository, folder = tmp_path / "repository", tmp_path / "repository" / "part"
+    folder.mkdir(parents=True)
+    with_model(folder, MODEL, '["model.py:model", "other.py:model"]')
+    git(repository, "init", "-q", "-b", "main")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "base")
+
+    # A model that is good: green, because the base has the problem of the first one.
+    (folder / "other.py").write_text(GOOD)
+    green = typed(folder, "ci", "pull-request", "--base", "HEAD")
+    assert green.returncode == 0, green.stderr
+    assert "looking for the problems in HEAD, too" in green.stderr
+    assert "1 problem in HEAD" in green.stderr
+    assert "not new: HEAD has it, too" in (folder / "ddefuzz-report" / "comment.md").read_text()
+    assert not (folder / "findings" / "accepted.toml").exists()
+
+    # A model that is broken: red, and only its problem is in SARIF.
+    (folder / "other.py").write_text(MODEL.replace("torch.diff", "torch.unbind"))
+    red = typed(folder, "ci", "pull-request", "--base", "HEAD")
+    assert red.returncode == 1, red.stderr
+    told = [row["id"].partition("/")[0] for row in rows_of((folder / "ddefuzz-report" / "models.sarif").read_text())]
+    assert set(told) == {"other.py:model"}
+
+    # What was accepted until a day that has passed is red, although the base has it.
+    (folder / "other.py").write_text(GOOD)
+    assert typed(folder, "ci", "accept", "--reason", "later", "--expires", "2099-01-31").returncode == 0
+    decisions = folder / "findings" / "accepted.toml"
+    decisions.write_text(decisions.read_text().replace("2099-01-31", "2020-01-31"))
+    assert typed(folder, "ci", "pull-request", "--base", "HEAD").returncode == 1
+    worktrees = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
+    assert len(worktrees.stdout.splitlines()) == 1
+
+
+def test_a_base_that_is_no_commit_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for base in ("main", "--output=a", "a\0b", ""):
+        done = CliRunner().invoke(command, ["pull-request", "--base", base])
+        assert isinstance(done.exception, InputError)
+        assert str(done.exception).startswith(f"--base: found no commit {base!r}, expected one of this git repository")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
