@@ -91,9 +91,17 @@ def _case_file(file: Path) -> Iterator[CaseFile]:
         yield CaseFile(file, text, case, tuple(parse_expectation(line, str(file)) for line in case.expect))
 
 
-def expectations(text: str, stages: Iterable[Stage], jobs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a program does in each stage, as expectations; and why the other stages do not judge it."""
-    cases = [KeptCase(stage, ProgramSubject(text), Expectation(stage)) for stage in stages]
+class Today(NamedTuple):
+    """What a program or user code does in a stage now: as an expectation, and as the JSON of trusted modules has it."""
+
+    stage: Stage
+    seen: str
+    outcome: ExpectedOutcome
+
+
+def today(subject: Subject, stages: Iterable[Stage], jobs: int) -> tuple[tuple[Today, ...], tuple[str, ...]]:
+    """What a subject does in each stage, and why the other stages do not judge it."""
+    cases = [KeptCase(stage, subject, Expectation(stage)) for stage in stages]
     done, reasons = [], []
     with Pool(jobs) as pool:
         sent = [(case, pool.submit(judge_run, trial_of(case), CASE_SECONDS)) for case in cases]
@@ -103,7 +111,9 @@ def expectations(text: str, stages: Iterable[Stage], jobs: int) -> tuple[tuple[s
             if result.status == "not judged":
                 reasons.append(f"{case.expect.stage}: {tried.observation.reason}")
             else:
-                done.append(result.seen)
+                first = tried.failures[0].signature if tried.failures else None
+                outcome = ExpectedOutcome("ok") if first is None else ExpectedOutcome("fail", first.kind, first.site)
+                done.append(Today(case.expect.stage, result.seen, outcome))
     return tuple(done), tuple(reasons)
 
 
@@ -208,10 +218,13 @@ class KeptCase(msgspec.Struct, frozen=True):
 
 
 class TrustedModule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry of `trusted.toml`: a module with a list `CASES`, and a JSON file of outcomes by case and stage."""
+    """One entry of `trusted.toml`: a module, and a JSON file of outcomes by case and stage. The cases are those of the
+    module's list `CASES`, or the function or model `name` alone.
+    """
 
     path: str
     expected: str
+    name: str | None = None
 
 
 class TrustFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -220,7 +233,7 @@ class TrustFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     module: tuple[TrustedModule, ...]
 
 
-class ExpectedOutcome(msgspec.Struct, frozen=True):
+class ExpectedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """The expected outcome of one case in one stage, from the JSON file of a trusted module."""
 
     outcome: str
@@ -293,7 +306,7 @@ def trusted_lists(path: Path) -> list[Path]:
 def trusted_modules(paths: Iterable[Path]) -> tuple[Path, ...]:
     """The user modules in the lists below the paths. Raises `InputError`."""
     lists = chain.from_iterable(map(trusted_lists, paths))
-    return tuple(module for module, _ in _usable(lists, _read_trusted))
+    return tuple(dict.fromkeys(module for module, _, _ in _usable(lists, _read_trusted)))
 
 
 def program_cases(file: Path, *, trust: bool = False) -> Iterator[KeptCase]:
@@ -359,17 +372,20 @@ def expectation_of(finding: Finding, seen: Failure | None) -> Expectation:
 
 def trusted_cases(listed: Path) -> Iterator[KeptCase]:
     """The cases of the modules in a list, by the JSON files of their outcomes. Nothing is executed."""
-    for path, expected in _read_trusted(listed):
+    for path, expected, name in _read_trusted(listed):
         of_cases = dict[str, dict[Stage, ExpectedOutcome]]
         outcomes: of_cases = parse_json(read_bytes(expected), of_cases, expected, "the outcomes of cases by stage")
         for case, stages in outcomes.items():
+            subject = CallableSubject(str(path), case=case)
+            if name is not None:
+                subject = CallableSubject(str(path), name=name)
             for stage, outcome in stages.items():
                 expect = Expectation(stage, EXPLICIT, outcome.kind, str(outcome.site or ""))
-                yield KeptCase(f"{path}:{case}@{stage}", CallableSubject(str(path), case=case), expect)
+                yield KeptCase(f"{path}:{case}@{stage}", subject, expect)
 
 
-def _read_trusted(listed: Path) -> Iterator[tuple[Path, Path]]:
-    """The path of each module in a list, and of the file with its outcomes."""
+def _read_trusted(listed: Path) -> Iterator[tuple[Path, Path, str | None]]:
+    """The path of each module in a list, that of the file with its outcomes, and the name in the module."""
     trusted = record_of(read_toml(listed), TrustFile, listed)
     for module in trusted.module:
         if "\0" in module.path:
@@ -377,7 +393,7 @@ def _read_trusted(listed: Path) -> Iterator[tuple[Path, Path]]:
         path, expected = listed.parent / module.path, listed.parent / module.expected
         if not real_path(path).is_relative_to(real_path(listed.parent)):
             raise InputError(f"{listed}: found the module {module.path!r}, expected one below the folder of the list")
-        yield path, expected
+        yield path, expected, module.name
 
 
 CASE_SECONDS = 60.0

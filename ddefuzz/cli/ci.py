@@ -299,8 +299,8 @@ def problems_at(commit: str, targets: Sequence[str], reason: str) -> tuple[Accep
             finally:
                 git(["git", "worktree", "remove", "--force", str(tree)])
         except (OSError, subprocess.CalledProcessError) as error:
-            said = (getattr(error, "stdout", None) or str(error)).strip().splitlines()
-            raise UnsupportedError(f"--base: git cannot make a worktree of {commit[:12]}: {said[-1]}") from error
+            lines = (getattr(error, "stdout", None) or str(error)).strip().splitlines()
+            raise UnsupportedError(f"--base: git cannot make a worktree of {commit[:12]}: {lines[-1]}") from error
 
 
 def _run(steps: list[Step]) -> None:

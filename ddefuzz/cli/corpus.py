@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import rich_click as click
+import tomli_w
 
-from ddefuzz.campaign.replay import CaseFile, case_files, covered, enough, expectation_of, expectations
+from ddefuzz.campaign.replay import (
+    TRUSTED,
+    CaseFile,
+    Today,
+    TrustFile,
+    case_files,
+    covered,
+    enough,
+    expectation_of,
+    today,
+)
 from ddefuzz.cli.command import Output, PathType, argument, click_command, formats, option
 from ddefuzz.cli.options import IN_STAGES, JOBS
 from ddefuzz.cli.output import LiveLine, Writer, deliver, page_writers
 from ddefuzz.cli.streams import write_line
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.escape import json_text
-from ddefuzz.execute.protocol import Stage
-from ddefuzz.files import check_writable, is_folder, is_there, write_atomically
+from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
+from ddefuzz.files import check_writable, is_folder, is_there, read_toml, real_path, write_atomically
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, named
 from ddefuzz.findings.textform import read_findings
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.ops import catalogue
 from ddefuzz.program.text import digest, print_program, read_program
+from ddefuzz.records import record_of
 from ddefuzz.show.blocks import Block, Items, Span, TableRow, counted, table
 
 FINDINGS = Path("findings")
@@ -52,21 +66,72 @@ def add(
 
     PROGRAM is a program file, or the ID of a finding: its smallest program is added. Each program is run in the stages.
     A program that is already in the corpus is rejected.
+
+    PROGRAM may also be your own model in a file of the folder, FILE:NAME as for `ddefuzz check`. It is executed. The
+    folder gets trusted.toml, which lists the model, and FILE.NAME.json, what it does in each stage. `ddefuzz replay
+    FOLDER --trust` runs it.
     """
+    own = [typed for typed in programs if ".py:" in typed]
+    new = _own_models(corpus, own, stages, jobs)
     there = _there(corpus)
     taken: dict[Path, tuple[str, str]] = {}
-    for typed in programs:
+    for typed in (one for one in programs if one not in own):
         text = _text(typed, url)
         name = Path(typed).stem if typed.endswith(".py") else typed
         place = _taken(corpus / f"{name}.py", digest(catalogue.parse(text, typed).program), there)
         taken[place] = (typed, text)
-    new: dict[Path, str] = {}
     for place, (typed, text) in taken.items():
-        done, reasons = expectations(text, stages, jobs)
-        if not done:
-            raise InputError(f"{typed}: no stage judges it ({'; '.join(reasons)}), expected one that does")
-        new[place] = print_program(catalogue.parse(text, typed).program, done)
+        done = _today(typed, ProgramSubject(text), stages, jobs)
+        new[place] = print_program(catalogue.parse(text, typed).program, tuple(one.seen for one in done))
     _write(new)
+
+
+def _today(typed: str, subject: Subject, stages: tuple[Stage, ...], jobs: int) -> tuple[Today, ...]:
+    done, reasons = today(subject, stages, jobs)
+    if not done:
+        raise InputError(f"{typed}: no stage judges it ({'; '.join(reasons)}), expected one that does")
+    return done
+
+
+def _own_models(corpus: Path, models: Iterable[str], stages: tuple[Stage, ...], jobs: int) -> dict[Path, str]:
+    """The files that a corpus gets for models of the user, FILE:NAME."""
+    listed = corpus / TRUSTED
+    text = listed.read_text(encoding="utf-8") if is_there(listed) else ""
+    known = {(one.path, one.name) for one in record_of(read_toml(listed), TrustFile, listed).module} if text else set()
+    new: dict[Path, str] = {}
+    for typed in models:
+        file, _, name = typed.rpartition(":")
+        if not name.isidentifier():
+            raise InputError(f"{typed}: found the name {name[:80]!r}, expected that of a function or model in {file}")
+        if not is_there(Path(file)):
+            raise InputError(f"{file}: found no such file, expected one with the model {name!r}")
+        if not real_path(Path(file)).is_relative_to(real_path(corpus)):
+            raise InputError(
+                f"{file}: found a file that is not below {corpus}, expected one: {TRUSTED} lists no others"
+            )
+        path = real_path(Path(file)).relative_to(real_path(corpus))
+        place = corpus / path.with_suffix(f".{name}.json")
+        if (str(path), name) in known or is_there(place):
+            raise InputError(f"{typed}: found it in {corpus}, expected a model that the corpus does not have")
+        known.add((str(path), name))
+        done = _today(typed, CallableSubject(file, name=name), stages, jobs)
+        outcomes = {name: {one.stage: one.outcome for one in done}}
+        new[place] = json_text(outcomes, indent=True) + "\n"
+        row = {"path": str(path), "expected": str(path.with_suffix(f".{name}.json")), "name": name}
+        text = f"{(text or OWN).rstrip()}\n\n[[module]]\n{tomli_w.dumps(row)}"
+    if not new:
+        return new
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{listed}: found an inline list of modules, expected tables [[module]]") from error
+    return new | {listed: text}
+
+
+OWN: Final = """\
+# Models that `ddefuzz replay --trust` executes, and the files with what each does in each stage. Written by
+# `ddefuzz corpus add`.
+"""
 
 
 @click_command("promote", command)

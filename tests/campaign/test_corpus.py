@@ -35,7 +35,8 @@ PASSES = Expectation("export", EXPLICIT)
         ("triaged", (), FAILS),
         ("fixed", (), PASSES),
         ("fixed", (version("torch"),), PASSES),
-        ("fixed", ("2.6.0",), FAILS),
+        ("fixed", ("2.6.0",), PASSES),  # what is later has the fix
+        ("fixed", ("2.99.0",), FAILS),
     ],
 )
 def test_what_is_fixed_in_this_torch_has_to_pass(
