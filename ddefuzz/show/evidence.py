@@ -156,6 +156,7 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("what to change", MEANINGS[finding.cause].fix),
         ("site", f"{finding.site} ({finding.site.language})"),
         ("code at the site", finding.anchor),
+        ("guard in", ":".join(map(str, native_place(finding) or ()))),
         ("condition", _undecided(finding)),
         ("calls", "\n".join(_calls(finding))),
         *(oracle_of(finding.kind).facts(finding.evidence) if finding.evidence is not None else ()),
@@ -177,6 +178,12 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("former ids", ", ".join(finding.former)),
         ("links", "\n".join(finding.links)),
     )
+
+
+def native_place(finding: Finding) -> tuple[str, int] | None:
+    """The file and line in C++ that the guard recorded. An operator of a SymInt records that of its header."""
+    raised = finding.evidence.observation.raised if finding.evidence is not None else None
+    return (raised.place.file, raised.place.line) if raised is not None and raised.place.language == "C++" else None
 
 
 def _ancestor(finding: Finding) -> str:

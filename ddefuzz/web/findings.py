@@ -28,6 +28,7 @@ from ddefuzz.show.evidence import (
     StackLines,
     facts_of,
     message_of,
+    native_place,
     similar,
     site_lines,
     snippet_of,
@@ -43,7 +44,8 @@ MOST_NEAR = 60
 
 class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     """One finding. `finding` is its document as `findings show --format json` has it. `message` is torch's, empty for
-    what was captured. `source_url` is the line of `source` at the tag of its release, empty for other builds.
+    what was captured. `source_url` is the line of `source` at the tag of its release, empty for other builds, and
+    `guard_url` the line of C++ that the guard recorded.
     `same_change` are other findings that a change for this one would mend.
     """
 
@@ -51,6 +53,7 @@ class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, str]
     message: str
     source_url: str
+    guard_url: str
     snippet: str
     source: Lines | None
     stack: StackLines | None
@@ -68,14 +71,15 @@ def finding_page(database: Database, asked: PageQuery, finding_id: str) -> Findi
     finding = database.get(finding_id)
     others = database.read(lambda session: listing.near(session, finding, MOST_NEAR))
     same_change = of_same_change(finding, others)
-    source = site_lines(finding)
+    source, place = site_lines(finding), native_place(finding)
     stack = None if finding.evidence is None else stack_to_site(finding.evidence, finding.site)
     return FindingPage(
         finding=as_document(finding),
         facts={name: value for name, value in facts_of(finding) if value},
         snippet=snippet_of(finding),
         message=message_of(finding),
-        source_url="" if source is None else url_of(source, installed_version()),
+        source_url="" if source is None else url_of(source.path, source.line, installed_version()),
+        guard_url="" if place is None else url_of(*place, (*finding.torch_versions, "")[0]),
         source=source,
         stack=stack if stack is not None and stack.lines else None,
         forms=forms_of(finding),
@@ -85,12 +89,12 @@ def finding_page(database: Database, asked: PageQuery, finding_id: str) -> Findi
     )
 
 
-def url_of(source: Lines, torch: str) -> str:
-    """The line in torch's repository. A build that is no release has no tag there."""
+def url_of(path: str, line: int, torch: str) -> str:
+    """A line in torch's repository. A build that is no release has no tag there."""
     release = torch.partition("+")[0]
     if not re.fullmatch(r"\d+\.\d+\.\d+", release, re.ASCII):
         return ""
-    return f"https://github.com/pytorch/pytorch/blob/v{release}/{quote(source.path)}#L{source.line}"
+    return f"https://github.com/pytorch/pytorch/blob/v{release}/{quote(path)}#L{line}"
 
 
 _CAUSES = next(row.value.choices for row in DECISIONS if row.name == "cause" and row.value is not None)

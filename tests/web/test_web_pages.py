@@ -23,7 +23,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import set_state
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.model import Progress, Result, stamp
-from ddefuzz.show.evidence import Lines
+from ddefuzz.findings.textform import read_finding
 from ddefuzz.versions.model import program_key
 from ddefuzz.web.app import make_app
 from ddefuzz.web.campaigns import ON_A_PAGE, CampaignsQuery, campaigns_page
@@ -212,6 +212,14 @@ def test_two_campaigns_are_compared(client: TestClient, database: Database) -> N
     assert after["campaigns"][0]["findings"] == []
 
 
+def test_a_guard_in_cpp_has_its_line(client: TestClient, database: Database) -> None:
+    finding = read_finding(Path(__file__).parents[2] / "findings" / "dde-18d559cf82")
+    database.put([finding])
+    page = client.get(f"/findings/{finding.id}").text
+    url = "https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/TensorShape.cpp#L1087"
+    assert f'<dt>guard in</dt><dd><a href="{url}" rel="noopener noreferrer external">aten/<wbr>src/' in page
+
+
 def test_saved_filters_are_links_of_the_list(database: Database) -> None:
     filters = dict(map(saved_filter, ["mine?owner=ada&state=new&state=triaged", "all <b>?open=all"]))
     assert filters == {"mine": "state=new&state=triaged&owner=ada", "all <b>": "open=all"}
@@ -257,9 +265,8 @@ def test_a_finding_names_those_that_its_change_mends(client: TestClient, databas
     ("torch", "tag"), [("2.13.0+cpu", "v2.13.0"), ("2.15.0", "v2.15.0"), ("2.16.0.dev20270101", "")]
 )
 def test_a_line_of_a_release_has_an_address(torch: str, tag: str) -> None:
-    lines = Lines("torch/_refs/__init__.py", 1, 7, "")
     url = f"https://github.com/pytorch/pytorch/blob/{tag}/torch/_refs/__init__.py#L7"
-    assert url_of(lines, torch) == (url if tag else "")
+    assert url_of("torch/_refs/__init__.py", 7, torch) == (url if tag else "")
 
 
 def test_many_campaigns_are_on_several_pages(client: TestClient, database: Database) -> None:
