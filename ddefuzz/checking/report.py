@@ -196,7 +196,8 @@ def captures_of(runs: CaseRuns) -> tuple[CaptureResult, ...]:
             calls=seen.calls,
         )
         if refused is not None and seen.stage != "eager" and seen.outcome != "ok":
-            reason = f"it fails in eager: {exception_of(refused) or refused.reason}"
+            why = "cannot be built" if refused.outcome == "not-judged" else "fails in eager"
+            reason = f"it {why}: {exception_of(refused) or refused.reason}"
             result = msgspec.structs.replace(result, outcome="not-judged", reason=reason)
         results.append(result)
     return tuple(results)
@@ -271,8 +272,9 @@ def _facts(rows: Iterable[tuple[str, ...]], style: Style = "") -> Facts:
 def headline(case: str, captures: Sequence[CaptureResult], problems: Sequence[Problem]) -> str:
     """Whether the case is captured, and in which captures."""
     explicit = [one for one in captures if not one.semantics.startswith(SIZE_OBLIVIOUS.mechanism)]
-    if any(one.stage == "eager" and one.outcome != "ok" for one in explicit):
-        return f"{case} fails in eager, without any capture: it cannot be judged."
+    if refused := next((one for one in explicit if one.stage == "eager" and one.outcome != "ok"), None):
+        why = "cannot be built" if refused.outcome == "not-judged" else "fails in eager, without any capture"
+        return f"{case} {why}: it cannot be judged."
     judged = [one for one in explicit if one.stage in TRACED]
     by_outcome = {
         words: [one.stage for one in judged if one.outcome in outcomes]

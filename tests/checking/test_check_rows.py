@@ -187,6 +187,14 @@ def test_a_program_that_fails_in_eager_is_not_judged() -> None:
     assert failed(captures_of(case))
 
 
+def test_what_cannot_be_built_does_not_fail_in_eager() -> None:
+    nothing = Observation("eager", EXPLICIT, "not-judged", "found no such name")
+    captures = captures_of(runs(nothing, FAILED))
+    assert captures[1].reason == "it cannot be built: found no such name"
+    assert headline("net", captures, ()) == "net cannot be built: it cannot be judged."
+    assert failed(captures)
+
+
 def test_what_hangs_in_eager_as_well_is_not_judged() -> None:
     eager = Observation("eager", EXPLICIT, "timeout", "stopped after 60 s")
     hang = Observation("export", EXPLICIT, "timeout", "stopped after 60 s")
