@@ -302,7 +302,7 @@ def _start(
     oracles: tuple[str, ...] = CAPTURE,
 ) -> MinimizeTask | None:
     """The first failure of a program in these stages whose signature fits."""
-    for judged in judge_program(text, stages, (EXPLICIT,), runner, oracles=oracles, compare=False):
+    for judged in judge_program(text, stages, (EXPLICIT,), runner, oracles=oracles, compare=False, called=stages):
         for failed in judged.failures:
             if fits(failed.signature):
                 suspect = suspect_of(text, failed.signature, kept(failed.failure))

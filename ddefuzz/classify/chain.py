@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ _SCHEMA = re.compile(r"\b(\w+::\w+)\(.*\) -> ")
 
 _VOLATILE = re.compile(r"0x[0-9a-f]+|\b[usz]+f?\d+\b|\d+|(?:/[\w.+-]+)+/")
 _OWN = f"{Path(__file__).parents[1]}{os.sep}"
+_CALLS_KERNELS = f"{_OWN}execute{os.sep}together.py"
 
 _GENERATED = re.compile(r"(?:^|/)c[a-z2-7]{51}\.py$")
 """A file that inductor wrote: its name is a hash in base 32 (torch/_inductor/codecache.py, `code_hash`)."""
@@ -138,8 +139,9 @@ def died(observation: Observation) -> Location:
         Frame(match["file"], int(match["line"]), match["function"])
         for match in _FATAL_FRAME.finditer(observation.output)
     )
-    # ddefuzz's frames, and those outside of them, called what died.
-    printed = list(takewhile(lambda frame: not frame.file.startswith(_OWN), stack))
+    # ddefuzz's frames, and those outside of them, called what died. It also calls the kernels of generated code.
+    inner = dropwhile(lambda frame: frame.file == _CALLS_KERNELS, stack)
+    printed = list(takewhile(lambda frame: not frame.file.startswith(_OWN), inner))
     frames = [Frame(_from_torch(frame.file), frame.line, frame.function) for frame in reversed(printed)]
     reason = lasting(observation.reason)
     if not frames:
