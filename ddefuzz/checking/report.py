@@ -140,7 +140,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def failed(captures: Iterable[CaptureResult], accepted: Iterable[tuple[str, Acceptance]] = ()) -> bool:
-    """Whether a capture or eager failed, a captured program is wrong, or nothing was judged.
+    """Whether a capture or eager failed, a captured program is wrong, or nothing of some case was judged.
 
     Size-oblivious semantics do not count, nor do captures all of whose problems are accepted. Eager counts as judged
     only where nothing is captured.
@@ -148,7 +148,13 @@ def failed(captures: Iterable[CaptureResult], accepted: Iterable[tuple[str, Acce
     captures = tuple(captures)
     fine = {(case, one.key) for case, one in accepted}
     counted = [one for one in captures if not one.semantics.startswith(SIZE_OBLIVIOUS.mechanism)]
-    judged = {one.outcome for one in counted if one.stage != "eager"} or {one.outcome for one in counted}
+    of_cases: dict[str, list[CaptureResult]] = {}
+    for capture in counted:
+        of_cases.setdefault(capture.case, []).append(capture)
+
+    def is_judged(of_case: list[CaptureResult]) -> bool:
+        in_stages = [one for one in of_case if one.stage != "eager"] or of_case
+        return any(one.outcome != "not-judged" for one in in_stages)
 
     def is_accepted(capture: CaptureResult) -> bool:
         return bool(capture.keys) and fine >= {(capture.case, key) for key in capture.keys}
@@ -156,7 +162,7 @@ def failed(captures: Iterable[CaptureResult], accepted: Iterable[tuple[str, Acce
     return (
         any(one.outcome not in ("ok", "captured", "not-judged") and not is_accepted(one) for one in counted)
         or not captures
-        or judged == {"not-judged"}
+        or not all(map(is_judged, of_cases.values()))
     )
 
 

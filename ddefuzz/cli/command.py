@@ -77,11 +77,13 @@ def option(
         word = name or "--" + (parameter.removesuffix("s") if is_many else parameter).rstrip("_").replace("_", "-")
         kind = _click_type(of, type_)
         is_flag = kind is bool and "/" not in word
+        # click takes a default of None for a value, so that a required option would never be missing.
+        defaults: dict[str, Any] = {} if required else {"default": False if is_flag else default}
         return click.option(
             *(*word.split(), parameter),
             type=kind,
             metavar=metavar or (word[2:].upper() if is_many else None),
-            default=False if is_flag else default,
+            **defaults,
             show_default=not is_flag and default not in (None, "", ()) and not callable(default),
             is_flag=is_flag or None,
             multiple=is_many,

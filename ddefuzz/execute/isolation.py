@@ -95,7 +95,7 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     functions = {name: (module, _functions(module)) for name, module in {**own, **_standard()}.items()}
     _before[:] = _changeable()
     _running.append(path)
-    temporary, folder, user = tempfile.tempdir, current_folder(), _user()
+    temporary, folder, user, limits = tempfile.tempdir, current_folder(), _user(), _limits()
     tempfile.tempdir = _own_folder()
     try:
         with interpreter_kept(), _signals_kept(path, imported=imported):
@@ -120,6 +120,7 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
             harmed += [f"{name}.{key}" for key in replaced if name in own]
         if _user() != user:
             harmed.append("the user or group")
+        harmed += _restore_limits(limits)
         tempfile.tempdir = temporary
         enter_folder(folder)
         if not _has_descriptors():
@@ -306,12 +307,34 @@ def _refuse(event: str, arguments: tuple[object, ...]) -> None:
         return
     if event == "resource.setrlimit":
         _refuse_limit(*arguments)
+    elif event == "resource.prlimit" and arguments[0] in {0, os.getpid()} and arguments[2] is not None:
+        _refuse_limit(*arguments[1:])
     elif event == "sys.addaudithook":
         raise RuntimeError  # Python then leaves the hook out, without a word: nothing could remove it
     elif event == "shutil.rmtree":
         _refuse_removal(arguments[0])
     elif event in {"os.kill", "os.killpg"}:
         _refuse_signal(event, arguments)
+
+
+_NAMES_OF_LIMITS = {getattr(resource, name): name for name in dir(resource) if name.startswith("RLIMIT_")}
+
+
+def _limits() -> dict[str, tuple[int, int]]:
+    return {name: resource.getrlimit(number) for number, name in _NAMES_OF_LIMITS.items()}
+
+
+def _restore_limits(before: dict[str, tuple[int, int]]) -> list[str]:
+    """Raise the limits that are lower than before: code in C can lower them unseen. Returns which."""
+    lowered = []
+    for number, name in _NAMES_OF_LIMITS.items():
+        infinite = float("inf")
+        pairs = zip(resource.getrlimit(number), before[name], strict=True)
+        if any((infinite if now < 0 else now) < (infinite if then < 0 else then) for now, then in pairs):
+            lowered.append(f"the limit {name}")
+            with suppress(OSError, ValueError):  # only root may raise a hard limit
+                resource.setrlimit(number, before[name])
+    return lowered
 
 
 def _refuse_limit(number: object, limits: object) -> None:
@@ -325,7 +348,8 @@ def _refuse_limit(number: object, limits: object) -> None:
     )
     if any(isinstance(one, int | float) and one < other for one, other in zip(wanted, allowed, strict=True)):
         raise RuntimeError(
-            f"the code lowers a limit (setrlimit({number}, {limits})) of the process in which ddefuzz runs it"
+            f"the code lowers a limit ({_NAMES_OF_LIMITS.get(number, number)} to {limits}) of the process in which "
+            "ddefuzz runs it"
         )
 
 

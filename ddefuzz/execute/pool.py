@@ -33,7 +33,7 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 from ddefuzz import internal
 from ddefuzz.errors import DdefuzzError, InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import limit, worker
-from ddefuzz.execute.channel import FileLock, pipe
+from ddefuzz.execute.channel import USED, FileLock, pipe
 from ddefuzz.execute.journal import TaskTrace, left_by
 from ddefuzz.execute.limit import clock_seconds
 from ddefuzz.execute.protocol import Call, CallEnd, Observation, PatchedRun, ProgramSubject, Run, Runner
@@ -118,6 +118,9 @@ TASKS_PER_WORKER = 500
 
 STARTS = 3
 """How often a task is handed to new workers, as long as the fork server dies."""
+
+HANDED_ON = 20
+"""How often a worker that has executed another file of the user may hand a task on."""
 
 EXITED = "exit code"
 """How the reason begins if a process ended without a signal."""
@@ -209,6 +212,8 @@ class Future(Generic[R]):
         except ProcessExpired as error:
             if error.exitcode == worker.ORPHANED:
                 return self._again(_orphaned(self._phases), STARTS - 1)
+            if error.exitcode == USED:
+                return self._again(LostTask("crash", f"{EXITED} {USED}"), HANDED_ON)
             return _ended(int(error.exitcode), self._timeout, int(error.pid or 0), self._phases)
         except CancelledError:
             return LostTask("crash", "its workers were stopped")

@@ -27,7 +27,7 @@ import torch
 
 import ddefuzz
 from ddefuzz.errors import DdefuzzError, InputError, is_of
-from ddefuzz.execute.channel import end_forked
+from ddefuzz.execute.channel import end_forked, leave_to_another
 from ddefuzz.execute.isolation import current_folder, enter_folder, interpreter_kept, kept_intact, unwound
 from ddefuzz.execute.preparation import (
     PreparedSubject,
@@ -123,11 +123,20 @@ _LOADED: dict[str, tuple[ModuleType, str]] = {}
 
 
 def _executed(path: str) -> tuple[ModuleType, str]:
-    """The module, and the folder that was the current one at its end: its functions may read files there."""
+    """The module, and the folder that was the current one at its end: its functions may read files there.
+
+    A worker executes one file of the user: what a file does to torch or to Python must not be blamed on another one.
+    """
     _before_all()
     if path not in _LOADED:
+        if any(map(_is_of_user, _LOADED)) and _is_of_user(path):
+            leave_to_another()
         _LOADED[path] = _execute(path)
     return _LOADED[path]
+
+
+def _is_of_user(path: str) -> bool:
+    return path.partition(".")[0] not in ("torch", "ddefuzz")
 
 
 @cache
@@ -210,7 +219,7 @@ def _execute(path: str) -> tuple[ModuleType, str]:
     before = set(sys.modules)
     try:
         with of_user(f"{path}: found a module that"), kept_intact(path, imported=True), _own_modes():
-            if path.partition(".")[0] not in ("torch", "ddefuzz"):
+            if _is_of_user(path):
                 _make_importable(Path.cwd())
             module = importlib.import_module(path) if named else _import_file(real_path(file))
             return module, current_folder()

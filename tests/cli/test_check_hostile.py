@@ -124,10 +124,11 @@ def test_code_that_spoils_descriptors_ends_its_own_run_only(tmp_path: Path, how:
         assert "found a module whose import ends in " in done.stderr.splitlines()[-1]
         assert SPOILED in done.stderr or "exit code 9" in done.stderr
         return
-    assert done.returncode == EXIT_OK, done.stderr
+    judged = "spoils exports: captured in export." in done.stdout
+    assert done.returncode == (EXIT_OK if judged else EXIT_FOUND), done.stderr
     if when == "forward":
         assert "fine exports: captured in export." in done.stdout
-        assert SPOILED in done.stdout or "spoils exports: captured in export." in done.stdout
+        assert SPOILED in done.stdout or judged
 
 
 @pytest.mark.parametrize("value", ["'/nonexistent'", "None", "'relative'", "5"])
@@ -314,3 +315,53 @@ def test_modes_that_a_module_leaves_on_at_its_import_are_off_in_each_run(tmp_pat
     )
     done = check(tmp_path, "user.py", "--no-advice", "--stage", "compile")
     assert done.returncode == EXIT_OK, done.stdout + done.stderr
+
+
+FILES = {
+    "limits": "import resource\ndef f(x):\n    resource.prlimit(0, resource.RLIMIT_FSIZE, (0, 0))\n    return x",
+    "lowers": (
+        "import ctypes, resource\ndef f(x):\n    class Pair(ctypes.Structure):\n"
+        "        _fields_ = [('soft', ctypes.c_ulong), ('hard', ctypes.c_ulong)]\n"
+        "    ctypes.CDLL(None).setrlimit(resource.RLIMIT_FSIZE, ctypes.byref(Pair(0, 0)))\n    return x"
+    ),
+    "replaces": (
+        "import torch.utils._pytree as p\ndef f(x):\n"
+        "    torch.fx.Graph.__init__ = torch.fx.GraphModule.__init__ = p.tree_map = None\n    return x"
+    ),
+    "imports": (
+        "import torch._subclasses.fake_tensor as s\ns.FakeTensorMode.__init__ = lambda *a, **k: 1 / 0\n"
+        "def f(x):\n    return x"
+    ),
+    "registers": (
+        "L = torch.library.Library('aten', 'IMPL')\nL.impl('add.Tensor', lambda a, b: 1 / 0, 'CPU')\n"
+        "def f(x):\n    return x"
+    ),
+    "clears": "import sys\nsys.path.clear(), sys.meta_path.clear(), sys.path_hooks.clear()\ndef f(x):\n    return x",
+    "ends": "import os\nos._exit(0)",
+}
+"""Files whose code changes what the next one would be blamed for."""
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_what_a_file_does_to_its_worker_is_not_blamed_on_another_file(tmp_path: Path, jobs: str) -> None:
+    for name, text in FILES.items():
+        (tmp_path / f"{name}.py").write_text(f"import torch\n{text}\nf_args = (torch.ones(3),)\n")
+    (tmp_path / "fine.py").write_text(SUBJECT.format(body="x = x + 2"))
+    targets = [word for name in FILES for word in (f"{name}.py:f", "fine.py:f")]
+    done = check(tmp_path, targets[0], *targets[1:], "--no-advice", "--jobs", jobs)
+    assert done.returncode == EXIT_USAGE, done.stderr
+    page = " ".join(done.stdout.split())
+    assert "fine.py:f exports: captured in export." in page, page
+    for said in (
+        "RuntimeError: the code lowers a limit (RLIMIT_FSIZE to (0, 0))",
+        "lowers.py: found code that removes or replaces the limit RLIMIT_FSIZE in its worker",
+        "ends.py:f cannot be built",
+        "the code ends its own process: exit code 0",
+    ):
+        assert said in page, said
+
+
+def test_a_target_that_is_not_judged_fails_beside_others(tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text(FILES["ends"])
+    (tmp_path / "fine.py").write_text(SUBJECT.format(body="x = x + 2"))
+    assert check(tmp_path, "fine.py:f", "ends.py:f", "--no-advice").returncode == EXIT_FOUND
