@@ -32,7 +32,7 @@ from ddefuzz.cli.streams import say, write_stdout
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, InputError, UnsupportedError
 from ddefuzz.escape import json_text, shell_words
 from ddefuzz.files import check_folder, is_file, is_there, write_atomically, write_files
-from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.findings.url import DatabaseUrl, without_passwords
 from ddefuzz.show.blocks import counted
 from ddefuzz.show.table import rows_of
 
@@ -314,6 +314,8 @@ def _done(steps: Sequence[Step]) -> dict[str, int]:
     outputs = [f"{REPORTS}/{step.name}.{ending}" for step in steps for ending in endings]
     check_folder(Path(), [*outputs, str(COMMENT)])
     REPORTS.mkdir(exist_ok=True)
+    for path in (*outputs, str(COMMENT)):  # those of an earlier run, which a step that fails would not replace
+        Path(path).unlink(missing_ok=True)
     codes = {}
     for step in steps:
         codes[step.name] = _step(step)
@@ -379,7 +381,7 @@ def _step(step: Step) -> int:
         formats["github"] = "annotations"
     files = (f"{name}={REPORTS / f'{step.name}.{ending}'}" for name, ending in formats.items())
     words = [*step.words, *(word for file in files for word in ("--output", file))]
-    say(f"$ ddefuzz {shell_words(words)}")
+    say(f"$ ddefuzz {shell_words(map(without_passwords, words))}")
     code = _waited(_started(words, env=os.environ | step.environment), step)
     if on_github:
         _to_github(step.name)
@@ -425,5 +427,5 @@ def _to_github(name: str) -> None:
         annotations.unlink()
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary and is_there(markdown):
-        before = Path(summary).read_text(encoding="utf-8") if is_file(Path(summary)) else ""
-        write_atomically(Path(summary), before + markdown.read_text(encoding="utf-8"))
+        with Path(summary).open("ab") as file:
+            file.write(markdown.read_bytes())

@@ -19,6 +19,7 @@ from ddefuzz.errors import (
     EXIT_OK,
     EXIT_USAGE,
     DdefuzzError,
+    InputError,
     NothingRanError,
     lines_of,
     refusals,
@@ -116,10 +117,15 @@ class LazyGroup(click.RichGroup):
         """Run the subcommand. The exit code says if rows were left out, or ddefuzz itself failed for some of them."""
         internal.take()
         check_working_folder()
-        result = None
+        result = wrong = None
         with refusals() as refused:
             try:
                 result = super().invoke(ctx)
+            except InputError as error:
+                # What is left out may be what was asked for.
+                if max(refused.values(), default=EXIT_OK) <= error.exit_code:
+                    raise
+                wrong = error
             except (SystemExit, NothingRanError) as ended:
                 if isinstance(ended, NothingRanError):
                     goes_on = bool(refused)  # nothing else was there
@@ -130,6 +136,8 @@ class LazyGroup(click.RichGroup):
             finally:
                 for line in lines_of(refused):
                     _say(f"ddefuzz: {line}")
+        if wrong is not None:
+            _say(f"ddefuzz: {wrong}")
         if internal.noted() or refused:
             raise SystemExit(EXIT_INTERNAL if internal.noted() else max(refused.values()))
         return result

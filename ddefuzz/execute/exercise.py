@@ -7,6 +7,7 @@ installed, and nothing of torch leaves this module.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -78,6 +79,10 @@ def exercise(
     )
 
 
+NO_MEMORY = "can't allocate memory"
+"""What torch's allocator says (c10/core/impl/alloc_cpu.cpp). A worker may have less memory than the machine."""
+
+
 class _At(NamedTuple):
     """A subject at the sizes of this name; `kept` are those of symbols that masks make (see `PreparedSubject.kept`)."""
 
@@ -91,9 +96,14 @@ class _At(NamedTuple):
 
 
 def _call(at: _At, capture: Capture, forms: tuple[Form, ...]) -> Call:
+    began = time.process_time()
     expected = _run("eager", at, capture)
-    captures = capture.captures()
-    captured = _run("captured", at, capture)
+    captures, eager = capture.captures(), time.process_time() - began
+    captured = _run("captured", at, capture, eager=eager)
+    journal.enter("reading")
+    if any(NO_MEMORY in one.ended.error for one in (expected, captured)):
+        call = Call(at.size, expected.ended, captured.ended)
+        return msgspec.structs.replace(call, agreement="incomparable", why="not compared: no memory is left")
     refusal, sizes = _explained(captured.ended, forms, at, capture)
     call = Call(at.size, expected.ended, refusal, recompiled=capture.captures() != captures)
     if call.recompiled:
@@ -259,9 +269,15 @@ class _Result(NamedTuple):
 
 
 def _run(
-    side: Literal["eager", "captured"], at: _At, capture: Capture, *, seed: int = 0, nudge: int | None = None
+    side: Literal["eager", "captured"],
+    at: _At,
+    capture: Capture,
+    *,
+    seed: int = 0,
+    nudge: int | None = None,
+    eager: float = 0.0,
 ) -> _Result:
-    journal.enter(side, at.size)
+    journal.enter(side, at.size, eager=eager)
     fresh = at.fresh()
     if seed:
         torch.default_generator.manual_seed(seed)
@@ -273,7 +289,7 @@ def _run(
             value = compute(fresh)
             order = order_of(at.size, backward=capture.backward)
             if order:
-                journal.enter(side, at.size, gradient=True)
+                journal.enter(side, at.size, gradient=True, eager=eager)
             leaves = tuple(leaves_of(fresh))
             gradients = gradients_of(value, leaves, order) if order else ()
     except MemoryError:  # not the subject's (see `observe`)

@@ -119,6 +119,9 @@ TASKS_PER_WORKER = 500
 STARTS = 3
 """How often a task is handed to new workers, as long as the fork server dies."""
 
+MUCH_SLOWER = 10.0
+"""How many times eager's CPU seconds a call of a captured program has to have before it counts as one without end."""
+
 HANDED_ON = 20
 """How often a worker that has executed another file of the user may hand a task on."""
 
@@ -172,13 +175,15 @@ class PoolContext(ForkServerContext):
 class LostTask(msgspec.Struct, frozen=True, tag=True):
     """A task whose worker died or was killed at its time limit, and what it was doing in the run.
 
-    `not-judged` is a task that an exception of ddefuzz ended. Its worker lives.
+    `not-judged` is a task that an exception of ddefuzz ended. Its worker lives. `cpu_seconds` are those that it had, if
+    it used them up.
     """
 
     outcome: Literal["crash", "timeout", "not-judged"]
     reason: str
     worker: int = 0
     left: TaskTrace = TaskTrace()
+    cpu_seconds: float = 0.0
 
 
 class Future(Generic[R]):
@@ -408,7 +413,7 @@ def _after_clock(timeout: float) -> str:
 def _ended(code: int, timeout: float, number: int, phases: Path) -> LostTask:
     """The loss of a task whose process ended by itself, with this exit code."""
     if code == -limit.ENDS:
-        return LostTask("timeout", f"stopped after {timeout:g} CPU s", number, left_by(phases))
+        return LostTask("timeout", f"stopped after {timeout:g} CPU s", number, left_by(phases), timeout)
     return LostTask("crash", exit_reason(code), number, left_by(phases))
 
 
@@ -501,6 +506,9 @@ def lost_observation(run: Run, lost: LostTask) -> Observation:
         return Observation(run.stage, run.semantics, "not-judged", f"{lost.reason} {phase}", output=stack)
     calls: tuple[Call, ...] = ()
     reason = lost.reason
+    if phase.part == "captured" and 0 < lost.cpu_seconds < MUCH_SLOWER * phase.eager:
+        why = f"{lost.reason} {phase}; eager took {phase.eager:.1f} s"
+        return Observation(run.stage, run.semantics, "not-judged", why, output=stack)
     if phase.part == "captured" and phase.size is not None:
         reason = f"{lost.reason} in the gradient" if phase.gradient else lost.reason
         calls = (Call(phase.size, CallEnd(), CallEnd(reason)),)

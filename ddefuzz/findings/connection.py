@@ -66,6 +66,8 @@ def errors_of(url: DatabaseUrl) -> Iterator[None]:
         yield
     except exc.PendingRollbackError as error:  # an inner transaction, after the connection of the outer one was lost
         raise DatabaseError(f"findings database {url}: {_LOST[0]}, expected {_LOST[1]}") from error
+    except UnicodeEncodeError as error:  # of an argument that was typed
+        raise InputError(f"found {str(error.object)[:80]!a}, expected text in UTF-8") from error
     except exc.DBAPIError as error:
         if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             raise KeyboardInterrupt from error  # a handler of a signal raised it within the query (`_on_connect`)
@@ -168,6 +170,7 @@ def _on_begin(connection: Connection) -> None:
 
 def _check_schema(engine: Engine, url: DatabaseUrl) -> None:
     with engine.connect().execution_options(reads=True) as connection:
+        _check_tables(connection, url)
         if _revision(connection) == SCHEMA_REVISION:
             return
     with engine.begin() as connection:  # check again under the lock: another process may have made the tables
@@ -196,6 +199,14 @@ def _check_schema(engine: Engine, url: DatabaseUrl) -> None:
             "(`ddefuzz findings import FOLDER --db NEW`)"
         )
     raise DatabaseError(f"findings database {url}: {problem}")
+
+
+def _check_tables(connection: Connection, url: DatabaseUrl) -> None:
+    """Refuse a file in which a query runs code that came with it: a view may never end, a trigger may delete rows."""
+    if connection.dialect.name == "sqlite":
+        names = connection.exec_driver_sql("SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')")
+        for kind, name in names:
+            raise DatabaseError(f"findings database {url}: found the {kind} {str(name)[:80]!r}, expected tables only")
 
 
 def _revision(connection: Connection) -> str | None:

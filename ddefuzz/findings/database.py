@@ -65,6 +65,7 @@ from ddefuzz.findings.textform import check_size, write_findings
 from ddefuzz.findings.url import DatabaseUrl, parse_url
 
 Answer = TypeVar("Answer")
+Record = TypeVar("Record")
 JoinSites = Callable[[SiteRecord, SiteRecord], SiteRecord]
 
 AT_A_TIME = 200
@@ -366,11 +367,14 @@ class Database:
         with self._writing() as session:
             _replace_row(session, SWEPT, {"key": key, "op": op}, {"result": result})
 
-    def swept(self, key: str) -> dict[str, str]:
+    def swept(self, key: str, result: type[Record]) -> dict[str, Record]:
         """The stored results of sweeps with this key, by op."""
         with self._reading() as session:
             rows = session.execute(select(SWEPT.c.op, SWEPT.c.result).where(SWEPT.c.key == key).order_by(SWEPT.c.op))
-            return {str(op): result for op, result in rows}
+            decoded = readable(
+                "op of the sweep", rows, lambda row: (str(row.op), msgspec.json.decode(row.result, type=result))
+            )
+            return dict(decoded)
 
     @contextmanager
     def _writing(self) -> Iterator[Session]:

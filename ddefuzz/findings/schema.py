@@ -337,7 +337,11 @@ def unpacked(data: bytes, type_: type[Record], most: int = MAX_UNPACKED) -> Reco
         raw = with_measured(raw)
         return msgspec.json.decode(raw, type=type_)
     except msgspec.ValidationError as error:
-        raise PackedError(fault(str(error), msgspec.json.decode(raw), type_)) from error
+        try:
+            problem = fault(str(error), msgspec.json.decode(raw), type_)
+        except RecursionError as too_deep:
+            raise PackedError("found values nested too deeply") from too_deep
+        raise PackedError(problem) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise PackedError(str(error)) from error
 

@@ -248,14 +248,16 @@ def _sizes_of(failure: Failure, condition: str) -> str:
 
 def over_strict(seen: OracleInput, call: Call) -> bool:
     """Whether only the captured program rejects a call, by no accepted rule, and no specialization explains it."""
-    if not call.eager.returned or call.captured.returned or call.recompiled:
+    if not call.eager.returned or call.captured.returned or call.recompiled or call.agreement == "incomparable":
+        return False
+    if seen.observation.outcome != "ok":  # the process has ended in the call, which is a failure of its own
         return False
     return not accepted_as(OF_REFUSALS, seen, call) and not specialization.explains(seen, call)
 
 
 def missing(seen: OracleInput, call: Call) -> bool:
     """Whether only eager rejects a call, and the capture has never made an assertion for that."""
-    if call.eager.returned or not call.captured.returned or call.recompiled:
+    if call.eager.returned or not call.captured.returned or call.recompiled or call.agreement == "incomparable":
         return False
     return not accepted_as(OF_ERRORS, seen, call, part=True) and not lost(seen, call)
 

@@ -127,8 +127,8 @@ def count_breaks(
     fresh: bool = False,
 ) -> tuple[list[OpBreaks], bool]:
     """The results of the ops, those with this key in the database among them, and whether it was stopped."""
-    kept = {} if fresh else database.swept(key)
-    done = [msgspec.json.decode(kept[op.key], type=OpBreaks) for op, _ in tasks if op.key in kept]
+    kept = {} if fresh else database.swept(key, OpBreaks)
+    done = [kept[op.key] for op, _ in tasks if op.key in kept]
     waiting = {op.key: task for op, task in tasks if op.key not in kept}
     futures = {name: workers.submit(run_breaks, task, OP_SECONDS) for name, task in waiting.items()}
     for name, answer in answers(futures, stopped):

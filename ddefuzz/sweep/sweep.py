@@ -217,9 +217,9 @@ class Sweep:
 
     def _take_kept(self) -> None:
         wanted = {op.key for op in self.ops}
-        for name, result in self.database.swept(key_of(self.versions, self.caps, self.oracles)).items():
+        for name, result in self.database.swept(key_of(self.versions, self.caps, self.oracles), OpResult).items():
             if name in wanted:
-                self.done[name] = with_status(msgspec.json.decode(result, type=OpResult))
+                self.done[name] = with_status(result)
         self.kept = len(self.done)
 
     def _send(self, op: Op, skip: tuple[str, ...] = (), lost: tuple[str, ...] = ()) -> None:

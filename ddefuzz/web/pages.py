@@ -20,7 +20,6 @@ from ddefuzz.findings.guard_sites import FileCount, GuardSite, Totals, counts_of
 from ddefuzz.findings.inventory import Inventory, Part, installed, source_path
 from ddefuzz.findings.listing import Counts, Query
 from ddefuzz.findings.model import FindingSummary
-from ddefuzz.findings.schema import readable
 from ddefuzz.show.blocks import Block
 from ddefuzz.show.evidence import VERDICTS, evidence_of
 from ddefuzz.show.sites import fell_back, source_blocks
@@ -226,8 +225,7 @@ def census_page(database: Database, asked: CensusQuery) -> CensusPage:
         raise InputError(f"sweep: found {asked.sweep!r}, expected a key that /census lists ({len(sweeps)} sweeps)")
     if asked.status and asked.status not in STATUSES:
         raise InputError(f"status: found {asked.status!r}, expected one of {', '.join(STATUSES)}")
-    stored = database.swept(wanted).items()
-    rows = list(readable("op of the sweep", stored, lambda one: row_of(msgspec.json.decode(one[1], type=OpResult))))
+    rows = [row_of(result) for result in database.swept(wanted, OpResult).values()]
     rows.sort(key=lambda row: (STATUSES.index(row.explicit), row.op))
     statuses = [row.explicit for row in rows]
     return CensusPage(

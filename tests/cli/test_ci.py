@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ddefuzz.cli import ci as jobs
 from ddefuzz.cli.ci import MARKER, REPORTS, Step, _waited, command, comment
 from ddefuzz.cli.init import command as init
 from ddefuzz.cli.init import contents
@@ -360,6 +361,32 @@ def test_a_hook_gets_what_failed_as_json(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "told.json").unlink()
     assert CliRunner().invoke(command, ["pull-request"]).exit_code == 0
     assert not (tmp_path / "told.json").exists()
+
+
+def test_a_report_of_an_earlier_run_is_not_taken_for_one_of_this_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "_step", lambda step: 2)
+    script = "import sys; open('told', 'w').write(sys.stdin.read())"
+    monkeypatch.setenv("DDEFUZZ_CI_HOOK", shlex.join([sys.executable, "-c", script]))
+    REPORTS.mkdir()
+    for name in ("models.md", "models.sarif", "comment.md"):
+        (REPORTS / name).write_bytes(b"\xff of the run before")
+    with pytest.raises(SystemExit) as ended:
+        jobs._run([Step("models", ("check",), 1.0)])
+    assert ended.value.code == 2
+    assert (REPORTS / "comment.md").read_text() == f"{MARKER}\n\n**ddefuzz models**: exit 2\n"
+    told = json.loads(Path("told").read_text())
+    assert (told["failed"], told["steps"][0]["report"]) == ([], "")
+
+
+def test_no_password_is_in_the_words_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["batch", "--shard", "postgresql://ada:SECRET@127.0.0.1:1/x"]
+    done = CliRunner().invoke(command, words)
+    assert "postgresql://ada:***@127.0.0.1:1/x" in done.stderr
+    assert "SECRET" not in done.stderr.partition("\n")[0]
 
 
 def test_a_comment_has_what_failed_first_and_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

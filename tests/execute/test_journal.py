@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.execute.journal import Entry, Journal, entries, last_of_case
+from ddefuzz.execute.journal import Entry, Journal, Part, Phase, TaskTrace, entries, last_of_case
+from ddefuzz.execute.pool import LostTask, lost_observation
+from ddefuzz.execute.protocol import ProgramSubject, Run
 
 
 def test_the_last_entry_of_a_case(tmp_path: Path) -> None:
@@ -42,3 +44,17 @@ def test_a_folder_that_was_removed_with_its_command_stays_so(tmp_path: Path) -> 
     with pytest.raises(FileNotFoundError):
         Journal(tmp_path / "removed" / "journal")
     assert not (tmp_path / "removed").exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "eager", "outcome", "reason"),
+    [
+        ("captured", 0.1, "timeout", "stopped after 15 CPU s"),
+        ("captured", 2.0, "not-judged", "stopped after 15 CPU s in the captured program at size 2; eager took 2.0 s"),
+        ("reading", 0.1, "not-judged", "stopped after 15 CPU s while ddefuzz read what was captured or returned"),
+    ],
+)
+def test_a_call_as_slow_as_eager_is_not_judged(part: Part, eager: float, outcome: str, reason: str) -> None:
+    lost = LostTask("timeout", "stopped after 15 CPU s", left=TaskTrace(Phase(part, "2", False, eager)), cpu_seconds=15)
+    seen = lost_observation(Run(ProgramSubject(""), "export"), lost)
+    assert (seen.outcome, seen.reason) == (outcome, reason)

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from ddefuzz.cli.streams import ends_by_exception, said_of
-from ddefuzz.errors import DatabaseError
+from ddefuzz.errors import DatabaseError, InputError
 from ddefuzz.findings.connection import check
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, note
@@ -178,6 +179,38 @@ def test_a_place_that_is_not_one(tmp_path: Path, given: str, message: str) -> No
 def test_check_returns_a_line_for_doctor(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ddefuzz.db"
     assert check(parse_url(url(path))) == f"sqlite:///{path}: schema 0015, 0 findings, writable"
+
+
+ENDLESS = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS finding_id, '' AS summary FROM r"
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        (f"CREATE VIEW documents AS {ENDLESS}", "found the view 'documents', expected tables only"),
+        (
+            "CREATE TRIGGER gone AFTER INSERT ON sites BEGIN DELETE FROM findings; END",
+            "found the trigger 'gone', expected tables only",
+        ),
+    ],
+)
+def test_a_file_that_brings_code_is_refused(tmp_path: Path, statement: str, said: str) -> None:
+    path = tmp_path / "hostile.db"
+    with Database.open(url(path)) as database:
+        database.record(sighting(), START)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        if "VIEW" in statement:
+            connection.execute("DROP TABLE documents")
+        connection.execute(statement)
+    for create in (True, False):
+        with pytest.raises(DatabaseError, match=said):
+            Database.open(url(path), create=create)
+
+
+def test_text_that_no_database_can_hold_is_one_line(tmp_path: Path) -> None:
+    said = pytest.raises(InputError, match=r"found 'q.udcff', expected text in UTF-8")
+    with Database.open(url(tmp_path / "a.db")) as database, said:
+        database.resolve("q\udcff")
 
 
 @pytest.mark.parametrize(("number", "said"), [(signal.SIGTERM, "stopped by SIGTERM"), (signal.SIGINT, "interrupted")])

@@ -514,6 +514,11 @@ def test_a_full_disk_leaves_the_old_text(tmp_path: Path, monkeypatch: pytest.Mon
     assert files(tmp_path) == before
 
 
+def test_values_nested_too_deeply_are_refused() -> None:
+    with pytest.raises(PackedError, match="found values nested too deeply"):
+        unpacked(gzip.compress(b"[" * 100_000), ObservedFields)
+
+
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
     bomb = gzip.compress(b" " * (1 << 20) + b"{}")
     with pytest.raises(PackedError, match="found more than 0 MiB when unpacked"):

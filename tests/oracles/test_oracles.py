@@ -278,6 +278,20 @@ def test_guards_that_prevent_a_capture_are_not_tried_alone_where_captures_are_sl
     assert (found.signature.site.function, len(ran)) == ("torch.relu", captures)
 
 
+def test_a_call_that_is_not_compared_refuses_nothing() -> None:
+    starved = Call("2", RETURNED, CallEnd("RuntimeError: can't allocate memory"), "incomparable", why="no memory")
+    assert classified(seen(starved), nothing, CALLING) == ()
+    accepting = Call("2", CallEnd("RuntimeError: can't allocate memory"), RETURNED, "incomparable", why="no memory")
+    assert classified(seen(accepting), nothing, CALLING) == ()
+
+
+def test_a_call_that_ends_the_process_is_one_failure() -> None:
+    subject = seen(Call("2", RETURNED, CallEnd("SIGSEGV (Segmentation fault)")))
+    crash = msgspec.structs.replace(subject.observation, outcome="crash", reason="SIGSEGV (Segmentation fault)")
+    (found,) = classified(subject._replace(observation=crash), nothing, ("capture", *CALLING))
+    assert found.failure.kind == "crash-in-call"
+
+
 @pytest.mark.parametrize(("call", "kind"), [(wrong(), "wrong-result"), (refusal("u0 >= 4"), "over-strict")])
 def test_what_aot_shows_too_is_located_there(call: Call, kind: str) -> None:
     """Ten guards are too many to try in inductor."""

@@ -14,7 +14,7 @@ from ddefuzz import internal
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
-from ddefuzz.errors import InputError
+from ddefuzz.errors import EXIT_UNSUPPORTED, InputError, refusals
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.pool import Future, LostTask
 from ddefuzz.execute.protocol import EXPLICIT, Observation
@@ -23,7 +23,7 @@ from ddefuzz.findings.model import Sighting
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.text import digest
 from ddefuzz.sweep.sweep import LOST_AT_MOST, Op, Sweep, SweepProgress, key_of, selected
-from ddefuzz.sweep.tasks import Caps, SweepResult, SweepTask, Versions
+from ddefuzz.sweep.tasks import Caps, OpResult, SweepResult, SweepTask, Versions
 from tests.sweep.made_by_hand import CHUNK, PROGRAM, failed, swept
 
 VERSIONS = Versions("2.13.0", "sweep=1", ("add", "chunk", "unsafe_chunk"))
@@ -160,6 +160,18 @@ def test_an_op_that_always_ends_its_worker_is_given_up(database: Database, tmp_p
     assert any("while its samples were made" in now.note for now in told)
 
 
+def test_a_result_that_cannot_be_read_is_left_out_and_done_again(database: Database, tmp_path: Path) -> None:
+    begin(database, tmp_path, ByHand(found))[0].run()
+    database.save_swept(key_of(VERSIONS, Caps()), "opinfo:chunk", "[" * 100_000)
+    workers = ByHand(found)
+    sweep, _ = begin(database, tmp_path, workers)
+    with refusals() as refused:
+        sweep.run()
+    assert [task.op for task in workers.tasks] == ["chunk"]
+    assert list(refused.values()) == [EXIT_UNSUPPORTED]
+    assert len(database.swept(key_of(VERSIONS, Caps()), OpResult)) == 3
+
+
 def test_a_bug_of_ours_ends_one_op(database: Database, tmp_path: Path) -> None:
     sweep, told = begin(database, tmp_path, ByHand(lambda task: ValueError("x") if task.op == "add" else found(task)))
     sweep.run()
@@ -167,7 +179,7 @@ def test_a_bug_of_ours_ends_one_op(database: Database, tmp_path: Path) -> None:
     (error,) = internal.take()
     assert (error.where, error.error) == ("add", "ValueError: x")
     assert [now.note for now in told if now.note] == [f"add: {error.reason}"]
-    assert sorted(database.swept(key_of(VERSIONS, Caps()))) == ["opinfo:chunk", "opinfo:unsafe_chunk"]
+    assert sorted(database.swept(key_of(VERSIONS, Caps()), OpResult)) == ["opinfo:chunk", "opinfo:unsafe_chunk"]
 
 
 def test_globs() -> None:
