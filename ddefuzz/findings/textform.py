@@ -291,6 +291,8 @@ def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
     """
     if not is_folder(folder):
         raise InputError(f"{folder}: found no such folder, expected one that `ddefuzz findings export` wrote")
+    if is_there(folder / FINDING):
+        raise InputError(f"{folder}: found a finding, expected the folder that it is in")
     findings, unread = dict[str, Finding](), set[str]()
     for place in _finding_folders(folder):
         try:

@@ -514,6 +514,12 @@ def test_a_full_disk_leaves_the_old_text(tmp_path: Path, monkeypatch: pytest.Mon
     assert files(tmp_path) == before
 
 
+def test_a_single_finding_is_no_folder_of_findings(tmp_path: Path) -> None:
+    write_findings([finding()], tmp_path)
+    with pytest.raises(InputError, match="found a finding, expected the folder that it is in"):
+        read_findings(tmp_path / finding().id, START)
+
+
 def test_values_nested_too_deeply_are_refused() -> None:
     with pytest.raises(PackedError, match="found values nested too deeply"):
         unpacked(gzip.compress(b"[" * 100_000), ObservedFields)
