@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -262,6 +263,7 @@ def test_only_what_the_base_does_not_have_is_red(tmp_path: Path) -> None:
     repository, folder = tmp_path / "repository", tmp_path / "repository" / "part"
     folder.mkdir(parents=True)
     with_model(folder, MODEL, '["model.py:model", "other.py:model"]')
+    shutil.rmtree(folder / "corpora")
     git(repository, "init", "-q", "-b", "main")
     git(repository, "add", ".")
     git(repository, "commit", "-q", "-m", "base")

@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 
 from ddefuzz.cli.init import TORCHES, contents
 from ddefuzz.cli.settings import KEYS
+from tests.show.test_formats import applied, checked_sarif, code_scanning
 
 ROOT = Path(__file__).parents[2]
 GITHUB, GITLAB = ".github/workflows/ddefuzz.yml", ".gitlab-ci.yml"
@@ -32,7 +33,7 @@ def commands(job: dict[str, Any]) -> list[str]:
 def test_the_workflows_call_every_command() -> None:
     github = YAML(typ="safe").load(contents("github")[GITHUB])["jobs"]
     assert {name: commands(job) for name, job in github.items()} == {
-        "pull-request": ["ddefuzz ci pull-request"],
+        "pull-request": ["ddefuzz ci pull-request --base HEAD^1"],
         "fuzz": ["ddefuzz ci fuzz"],
         "batch": ["ddefuzz ci batch --shard ${{ matrix.shard }}/2"],
         "merge": ["ddefuzz findings merge shards/*/.ddefuzz/ddefuzz.db", "ddefuzz ci coverage"],
@@ -42,7 +43,7 @@ def test_the_workflows_call_every_command() -> None:
     assert github["batch"]["strategy"]["matrix"]["shard"] == [1, 2]
     gitlab = YAML(typ="safe").load(contents("gitlab")[GITLAB])
     assert {name: commands(job) for name, job in gitlab.items() if not name.startswith(".")} == {
-        "pull-request": ["ddefuzz ci pull-request"],
+        "pull-request": ["ddefuzz ci pull-request --base FETCH_HEAD"],
         "fuzz": ["ddefuzz ci fuzz"],
         "batch": [
             'ddefuzz ci batch --shard "$CI_NODE_INDEX/$CI_NODE_TOTAL"',
@@ -65,6 +66,18 @@ def test_no_variable_of_a_workflow_is_taken_for_an_option(ci: str, place: str) -
     assert {word for word in words if word.startswith("DDEFUZZ_")} <= allowed
 
 
+MODEL = """\
+import torch
+
+
+def model(x):
+    return torch.diff(x[x > 0])
+
+
+model_args = (torch.tensor([1.0, -1.0, 2.0]),)
+"""
+
+
 class Machine:
     """A checkout of the repository on a machine that has the wheel."""
 
@@ -83,6 +96,13 @@ class Machine:
         return subprocess.run(
             words, cwd=self.folder, env=self.env | more, capture_output=True, text=True, check=False, timeout=600
         )
+
+    def commits(self, message: str) -> None:
+        """Commit all files; also a commit without a change."""
+        author = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
+        subprocess.run(["git", "add", "."], cwd=self.folder, check=True)
+        words = ["git", *author, "commit", "-q", "--allow-empty", "-m", message]
+        subprocess.run(words, cwd=self.folder, check=True)
 
     def found(self) -> set[str]:
         """The findings in the database of this machine."""
@@ -136,11 +156,28 @@ def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:  # n
         shutil.copytree(first.folder, machine.folder)
     jobs = YAML(typ="safe").load((first.folder / GITHUB).read_text())["jobs"]
 
-    # Pull request: green without models.
+    # Pull request: green without models, red with one that does not export, and green with the change of the report.
     (typed,) = commands(jobs["pull-request"])
+    first.commits("the main branch")
+    first.commits("a pull request")
     green = first.types(typed)
     assert green.returncode == 0, green.stderr
     assert first.reports("replay") == REPORTS
+    settings = first.folder / "ddefuzz.toml"
+    settings.write_text(settings.read_text().replace("# check.targets", 'check.targets = ["model.py:model"] #'))
+    (first.folder / "model.py").write_text(MODEL)
+    first.commits("a model")
+    red = first.types(typed)
+    assert red.returncode == 1, red.stderr
+    assert first.reports("models") == REPORTS
+    assert "+    torch._check(" in (first.folder / "ddefuzz-report" / "comment.md").read_text()
+    log = checked_sarif((first.folder / "ddefuzz-report" / "models.sarif").read_text())
+    assert list(code_scanning(log)) == []
+    [file] = log["runs"][0]["results"][0]["fixes"][0]["artifactChanges"]
+    (first.folder / "model.py").write_text(applied(MODEL, file["replacements"]))
+    green = first.types(typed)
+    assert green.returncode == 0, green.stderr
+    settings.write_text(settings.read_text().replace("check.targets", "# check.targets"))
 
     # Fuzzing: red by findings that nobody knows, green when they are known.
     (typed,) = commands(jobs["fuzz"])
