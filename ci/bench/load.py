@@ -49,7 +49,7 @@ PATHS: Final = (
     "/findings?page=100&data=all",
     "/findings?sort=last&order=asc",
     "/findings?kind=dde&cause=avoidable&sort=site",
-    "/findings?open=1&stage=compile&sort=state",
+    "/findings?open=all&stage=compile&sort=state",
     "/findings?op=*op1*&site=at::*",
     "/findings?torch=2.13.0&verdict=fails",
     "/findings?owner=ada&priority=high",
