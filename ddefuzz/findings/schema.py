@@ -339,8 +339,8 @@ def unpacked(data: bytes, type_: type[Record], most: int = MAX_UNPACKED) -> Reco
     except msgspec.ValidationError as error:
         try:
             problem = fault(str(error), msgspec.json.decode(raw), type_)
-        except RecursionError as too_deep:
-            raise PackedError("found values nested too deeply") from too_deep
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as damage:  # after what does not fit
+            raise PackedError(f"found {damage}") from damage
         raise PackedError(problem) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise PackedError(str(error)) from error

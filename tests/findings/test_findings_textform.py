@@ -520,9 +520,17 @@ def test_a_single_finding_is_no_folder_of_findings(tmp_path: Path) -> None:
         read_findings(tmp_path / finding().id, START)
 
 
-def test_values_nested_too_deeply_are_refused() -> None:
-    with pytest.raises(PackedError, match="found values nested too deeply"):
-        unpacked(gzip.compress(b"[" * 100_000), ObservedFields)
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"[" * 100_000, "found maximum recursion depth exceeded"),
+        (b'{"failure": 5, "other": "\\ud800x"}', "found "),
+        (b'{"failure": 5, "other": "\xff"}', "found "),
+    ],
+)
+def test_damage_after_what_does_not_fit_is_said(text: bytes, said: str) -> None:
+    with pytest.raises(PackedError, match=said):
+        unpacked(gzip.compress(text), ObservedFields)
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
