@@ -5,7 +5,7 @@
     python ci/baseline.py sqlite:///other.db  # also add what a campaign under another version of torch has seen
     python ci/baseline.py --check             # write nothing, and end with 1 if the list is out of date
 
-What only another version than that of findings/ shows is kept in findings/other-versions.toml.
+What only another version than that of findings/ shows is kept in ci/other-versions.toml.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ddefuzz.findings.textform import fields_of, known_of, read_findings
 
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "ddefuzz/cli/templates/init/baseline.toml"
-OTHERS = ROOT / "findings/other-versions.toml"
+OTHERS = ROOT / "ci/other-versions.toml"
 HEAD = "# Findings that ddefuzz knows: they do not make a campaign red. `ddefuzz ci baseline` writes them again.\n"
 HEAD_OF_OTHERS = "# Findings of campaigns under other versions of torch, not read. Written by ci/baseline.py.\n"
 
