@@ -30,6 +30,7 @@ from ddefuzz.escape import (
 )
 from ddefuzz.execute.protocol import CAPTURE_STAGES, COMPILES, RETRACES, ProgramSubject, Stage
 from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.capture import IN_CALL
 from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import ORACLES, oracle_of, own_stage, row_of, stages, stored
 from ddefuzz.program.model import Program, functions_in
@@ -396,7 +397,8 @@ def _text(finding: Finding, shown: Stage | None, called: ExpectedFailure | None)
 
 
 def _expected_call(finding: Finding) -> ExpectedFailure | None:
-    if finding.evidence is None or not oracle_of(finding.kind).calls:
+    is_called = bool(oracle_of(finding.kind).calls) or finding.kind in IN_CALL.values()
+    if finding.evidence is None or not is_called:
         return None
     expected = expected_of(finding)
     if expected.seen.get("differs") in ("mutation", "gradient"):  # no comparison of results shows it

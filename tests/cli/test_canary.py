@@ -73,14 +73,15 @@ EMITTERS: tuple[Callable[[Finding], str], ...] = (
 
 
 WAYS = (
+    "by_call",
     "by_message",
     "by_native",
     "by_keys",
-    "by_call",
     "by_lowering",
     "by_recompilation",
     "by_python",
     "by_growth",
+    "by_agreement",
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -38,7 +39,9 @@ FINDINGS = read_findings(ROOT / "findings", datetime(2025, 1, 1, tzinfo=UTC))
 NO_SCRIPT = frozenset({"lost-assertion-4ed41e0680", "repeated-assertion-4e04b52327", "repeated-assertion-62861a96b9"})
 """The findings that only a look into the capture shows: the captured program and eager end alike."""
 
-SHOWN = tuple(finding for finding in FINDINGS if finding.id not in NO_SCRIPT)
+CRASHES = tuple(finding for finding in FINDINGS if finding.kind == "crash-in-call")
+
+SHOWN = tuple(finding for finding in FINDINGS if finding.id not in NO_SCRIPT and finding not in CRASHES)
 
 COLD = SHOWN[:: len(SHOWN) // 6]
 """The findings whose scripts are also run by a plain interpreter, which needs 5 s each. All scripts are run in
@@ -86,6 +89,15 @@ def test_every_script_shows_its_finding(tmp_path: Path) -> None:
     results = run([{"script": script_of(finding, tmp_path)} for finding in SHOWN], tmp_path)
     assert len(results) == len(SHOWN)
     assert {name: result for name, (code, result) in results.items() if code != 1} == {}
+
+
+def test_the_script_and_the_snippet_of_a_crash_end_their_process(tmp_path: Path) -> None:
+    results = run_scripts(CRASHES, sys.executable, JOBS, lambda _: None)
+    assert [(result.finding, result.status) for result in results] == [(one.id, "shows") for one in CRASHES]
+    for finding in CRASHES:
+        (tmp_path / "snippet.py").write_text(finding_snippet(finding))
+        ended = subprocess.run([sys.executable, "snippet.py"], cwd=tmp_path, capture_output=True, check=False)
+        assert signal.Signals(-ended.returncode).name == finding.anchor.partition(" ")[0]
 
 
 def test_what_only_the_capture_shows_has_no_script(tmp_path: Path) -> None:
@@ -185,6 +197,10 @@ def test_every_snippet_raises_what_the_finding_does(tmp_path: Path) -> None:
             assert text.startswith(COMPARED[finding.stage])
             continue
         (tmp_path / f"{finding.id}.py").write_text(text)
+        if finding.kind == "wrong-meta":  # it prints what the graph says, and the value
+            printed = subprocess.run([sys.executable, tmp_path / f"{finding.id}.py"], capture_output=True, check=True)
+            assert b" but " in printed.stdout
+            continue
         expected[finding.id] = raised_by_snippet(finding)
     results = run([{"script": str(tmp_path / f"{name}.py")} for name in expected], tmp_path)
     assert {name: result for name, (_, result) in results.items() if expected[name] not in (result or ())} == {}
