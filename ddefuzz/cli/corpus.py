@@ -110,14 +110,13 @@ def _own_models(corpus: Path, models: Iterable[str], stages: tuple[Stage, ...], 
                 f"{file}: found a file that is not below {corpus}, expected one: {TRUSTED} lists no others"
             )
         path = real_path(Path(file)).relative_to(real_path(corpus))
-        place = corpus / path.with_suffix(f".{name}.json")
-        if (str(path), name) in known or is_there(place):
+        expected = path.with_suffix(f".{name}.json")
+        if (str(path), name) in known or is_there(corpus / expected):
             raise InputError(f"{typed}: found it in {corpus}, expected a model that the corpus does not have")
         known.add((str(path), name))
         done = _today(typed, CallableSubject(file, name=name), stages, jobs)
-        outcomes = {name: {one.stage: one.outcome for one in done}}
-        new[place] = json_text(outcomes, indent=True) + "\n"
-        row = {"path": str(path), "expected": str(path.with_suffix(f".{name}.json")), "name": name}
+        new[corpus / expected] = json_text({name: {one.stage: one.outcome for one in done}}, indent=True) + "\n"
+        row = {"path": str(path), "expected": str(expected), "name": name}
         text = f"{(text or OWN).rstrip()}\n\n[[module]]\n{tomli_w.dumps(row)}"
     if not new:
         return new

@@ -90,14 +90,14 @@ def retire() -> None:
         _retired.set()
 
 
-USED: Final = 80
+HANDS_ON: Final = 81
 """The exit code of a worker that hands its task on, because it has executed another file of the user."""
 
 
 def leave_to_another() -> None:
     """End this worker at once: another one runs its task. In the process that has the workers, this does nothing."""
     if parent_process() is not None:
-        os._exit(USED)
+        os._exit(HANDS_ON)
 
 
 class Channel(Connection):

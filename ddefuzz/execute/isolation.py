@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -324,13 +324,21 @@ def _limits() -> dict[str, tuple[int, int]]:
     return {name: resource.getrlimit(number) for number, name in _NAMES_OF_LIMITS.items()}
 
 
+def _are_lower(limits: Iterable[object], before: Iterable[int]) -> bool:
+    """Whether a soft or a hard limit is lower than before."""
+    infinite = float("inf")
+    pairs = [
+        [infinite if value == resource.RLIM_INFINITY else value for value in pair]
+        for pair in zip(limits, before, strict=True)
+    ]
+    return any(isinstance(now, int | float) and isinstance(then, int | float) and now < then for now, then in pairs)
+
+
 def _restore_limits(before: dict[str, tuple[int, int]]) -> list[str]:
     """Raise the limits that are lower than before: code in C can lower them unseen. Returns which."""
     lowered = []
     for number, name in _NAMES_OF_LIMITS.items():
-        infinite = float("inf")
-        pairs = zip(resource.getrlimit(number), before[name], strict=True)
-        if any((infinite if now < 0 else now) < (infinite if then < 0 else then) for now, then in pairs):
+        if _are_lower(resource.getrlimit(number), before[name]):
             lowered.append(f"the limit {name}")
             with suppress(OSError, ValueError):  # only root may raise a hard limit
                 resource.setrlimit(number, before[name])
@@ -341,12 +349,7 @@ def _refuse_limit(number: object, limits: object) -> None:
     """Below a lower limit, ddefuzz cannot do its part. A limit may be raised as far as the system lets it be."""
     if not isinstance(number, int) or not isinstance(limits, tuple | list) or len(limits) != 2:
         return
-    infinite = float("inf")
-    wanted, allowed = (
-        [infinite if value == resource.RLIM_INFINITY else value for value in pair]
-        for pair in (limits, resource.getrlimit(number))
-    )
-    if any(isinstance(one, int | float) and one < other for one, other in zip(wanted, allowed, strict=True)):
+    if _are_lower(limits, resource.getrlimit(number)):
         raise RuntimeError(
             f"the code lowers a limit ({_NAMES_OF_LIMITS.get(number, number)} to {limits}) of the process in which "
             "ddefuzz runs it"

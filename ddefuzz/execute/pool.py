@@ -33,7 +33,7 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 from ddefuzz import internal
 from ddefuzz.errors import DdefuzzError, InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import limit, worker
-from ddefuzz.execute.channel import USED, FileLock, pipe
+from ddefuzz.execute.channel import HANDS_ON, FileLock, pipe
 from ddefuzz.execute.journal import TaskTrace, left_by
 from ddefuzz.execute.limit import clock_seconds
 from ddefuzz.execute.protocol import Call, CallEnd, Observation, PatchedRun, ProgramSubject, Run, Runner
@@ -122,7 +122,7 @@ STARTS = 3
 MUCH_SLOWER = 10.0
 """How many times eager's CPU seconds a call of a captured program has to have before it counts as one without end."""
 
-HANDED_ON = 20
+MOST_HANDED_ON = 20
 """How often a worker that has executed another file of the user may hand a task on."""
 
 EXITED = "exit code"
@@ -217,8 +217,8 @@ class Future(Generic[R]):
         except ProcessExpired as error:
             if error.exitcode == worker.ORPHANED:
                 return self._again(_orphaned(self._phases), STARTS - 1)
-            if error.exitcode == USED:
-                return self._again(LostTask("crash", f"{EXITED} {USED}"), HANDED_ON)
+            if error.exitcode == HANDS_ON:
+                return self._again(LostTask("crash", f"{EXITED} {HANDS_ON}"), MOST_HANDED_ON)
             return _ended(int(error.exitcode), self._timeout, int(error.pid or 0), self._phases)
         except CancelledError:
             return LostTask("crash", "its workers were stopped")

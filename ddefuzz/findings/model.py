@@ -343,7 +343,7 @@ class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
     stages: tuple[str, ...]
     torch: tuple[str, ...]
     state: State
-    fixed_in: tuple[str, ...] = ()  # not in databases before 2026-11-26
+    fixed_in: tuple[str, ...] = ()  # empty in rows of schema 0014
     duplicate_of: str | None
     priority: Priority
     owner: str

@@ -48,7 +48,7 @@ from ddefuzz.program.sizes import (
 )
 from ddefuzz.program.text import print_function
 from ddefuzz.repro.captures import CALLED, CAPTURES
-from ddefuzz.repro.script import call_script, emitted, repro_script
+from ddefuzz.repro.script import call_script, emitted, quoted, repro_script
 
 LABEL: Final = "topic: fuzzer"  # the label that PyTorch has for issues that fuzzers found
 
@@ -475,7 +475,8 @@ def _reader(stage: Stage, seen: Mapping[str, str]) -> list[str]:
         "class Reader(torch.fx.Interpreter):",
         "    def run_node(self, n):",
         "        value = super().run_node(n)",
-        f'        if getattr(n.target, "__name__", n.target) == "{seen["node"]}": print({shown[0]}, "but", {shown[1]})',
+        f'        if getattr(n.target, "__name__", n.target) == {quoted(seen["node"])}:'
+        f' print({shown[0]}, "but", {shown[1]})',
         "        return value",
     ]
 

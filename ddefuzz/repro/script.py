@@ -220,7 +220,8 @@ def repro_script(program: Program, stage: Stage, expected: ExpectedFailure, titl
     return script.replace(f"\n{_PLACE}", f"\nINTERNAL = {_table(expected.internal)}\n", 1)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """The literal of a string, in double quotes where black would write them."""
     return f'"{text}"' if repr(text) == f"'{text}'" and '"' not in text else repr(text)
 
 
@@ -228,7 +229,7 @@ def _table(names: tuple[str, ...]) -> str:
     """The source of a tuple of names, with several names a line."""
     lines: list[str] = []
     for name in names:
-        item = f"{_quoted(name)},"
+        item = f"{quoted(name)},"
         if lines and len(f"    {lines[-1]} {item}") <= WIDTH:
             lines[-1] += f" {item}"
         else:

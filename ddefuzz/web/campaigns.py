@@ -1,4 +1,4 @@
-"""Campaigns: their state, rate, what is left of the budget, and and how they grew; two of them compared."""
+"""Campaigns: their state, rate, what is left of the budget, and how they grew; two of them compared."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ MOST_NEAR = 60
 class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     """One finding. `finding` is its document as `findings show --format json` has it. `message` is torch's, empty for
     what was captured. `source_url` is the line of `source` at the tag of its release, empty for other builds, and
-    `guard_url` the line of C++ that the guard recorded.
-    `same_change` are other findings that a change for this one would mend.
+    `guard_url` the line of C++ that the guard recorded. `same_change` are other findings that a change for this one
+    would mend.
     """
 
     finding: dict[str, Any]

@@ -25,7 +25,7 @@ from pebble import ProcessPool
 from ddefuzz import internal
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute import journal, worker
-from ddefuzz.execute.channel import FileLock
+from ddefuzz.execute.channel import DEAF, HANDS_ON, FileLock
 from ddefuzz.execute.pool import (
     NO_WORKER,
     STARTS,
@@ -573,3 +573,16 @@ def test_a_child_whose_parent_is_killed_at_its_start_says_nothing() -> None:
         [sys.executable, "-c", ENDED_EARLY], capture_output=True, text=True, check=False, timeout=120
     )
     assert (ended.stdout, ended.stderr) == ("1\n", "")
+
+
+def test_each_exit_code_of_a_worker_has_one_meaning() -> None:
+    codes = [
+        worker.OUT_OF_MEMORY,
+        worker.SPOILED,
+        DEAF,
+        HANDS_ON,
+        worker.FINISHED,
+        worker.ENDED_ITSELF,
+        worker.ORPHANED,
+    ]
+    assert len(set(codes)) == len(codes)
