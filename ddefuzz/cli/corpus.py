@@ -67,9 +67,9 @@ def add(
     PROGRAM is a program file, or the ID of a finding: its smallest program is added. Each program is run in the stages.
     A program that is already in the corpus is rejected.
 
-    PROGRAM may also be your own model in a file of the folder, FILE:NAME as for `ddefuzz check`. It is executed. The
-    folder gets trusted.toml, which lists the model, and FILE.NAME.json, what it does in each stage. `ddefuzz replay
-    FOLDER --trust` runs it.
+    PROGRAM may also be your own model in a file below CORPUS: FILE:NAME, as for `ddefuzz check`. It is executed. Two
+    files are written: trusted.toml, which lists the model, and FILE.NAME.json, what it does in each stage. `ddefuzz
+    replay CORPUS --trust` runs it.
     """
     own = [typed for typed in programs if ".py:" in typed]
     new = _own_models(corpus, own, stages, jobs)

@@ -34,7 +34,7 @@ JOBS = option(
 DB = option("URL of the findings database.", default=DEFAULT_DB)
 A_PYTHON = "An interpreter that has a torch, 2.6 or later. NAME is for the table (default: the version of its torch)."
 PYTHONS = option(A_PYTHON, "--python", metavar="[NAME=]PATH", required=True)
-TRUST = option("Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.")
+TRUST = option("Execute the user's code too: modules that trusted.toml files list, and any key function.")
 IN_STAGES = option(
     "How far torch takes a program: eager, fake (FakeTensorMode only), export, export-strict, compile (torch.compile "
     "with backend eager), aot (backend aot_eager) or inductor. After another one: "
