@@ -96,10 +96,16 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     _before[:] = _changeable()
     _running.append(path)
     temporary, folder, user, limits = tempfile.tempdir, current_folder(), _user(), _limits()
+    frames, set_frames = sys.getrecursionlimit(), sys.setrecursionlimit
     tempfile.tempdir = _own_folder()
     try:
         with interpreter_kept(), _signals_kept(path, imported=imported):
-            yield
+            try:
+                yield
+            finally:
+                is_lower = sys.getrecursionlimit() < frames
+                if is_lower:
+                    set_frames(frames)
     finally:
         now = {**builtins.__dict__}
         builtins.__dict__.update(standard)  # first: all else needs them
@@ -113,14 +119,12 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
         restored.extend(f"builtins.{name}" for name in replaced)
         harmed += [f"builtins.{name}" for name in replaced if name not in REPLACEABLE and name[0] != "_"]
         for name, (module, known) in functions.items():
-            names = vars(module)
-            replaced = [key for key, function in known.items() if names.get(key) is not function]
-            names.update((key, known[key]) for key in replaced)
-            restored.extend(f"{name}.{key}" for key in replaced)
-            harmed += [f"{name}.{key}" for key in replaced if name in own]
+            replaced = _restore_functions(name, module, known)
+            harmed += replaced if name in own else []
         if _user() != user:
             harmed.append("the user or group")
         harmed += _restore_limits(limits)
+        harmed += ["the recursion limit"] if is_lower else []
         tempfile.tempdir = temporary
         enter_folder(folder)
         if not _has_descriptors():
@@ -295,6 +299,16 @@ def _functions(module: ModuleType) -> dict[str, object]:
     return {key: value for key, value in vars(module).items() if callable(value) and not key.startswith("__")}
 
 
+def _restore_functions(name: str, module: ModuleType, known: dict[str, object]) -> list[str]:
+    """Restore the functions of a module. Returns which had been removed or replaced."""
+    names = vars(module)
+    replaced = [key for key, function in known.items() if names.get(key) is not function]
+    names.update((key, known[key]) for key in replaced)
+    changed = [f"{name}.{key}" for key in replaced]
+    restored.extend(changed)
+    return changed
+
+
 @cache
 def _watch() -> None:
     """An audit hook cannot be removed, so there is one for each process."""
@@ -317,7 +331,10 @@ def _refuse(event: str, arguments: tuple[object, ...]) -> None:
         _refuse_signal(event, arguments)
 
 
-_NAMES_OF_LIMITS = {getattr(resource, name): name for name in dir(resource) if name.startswith("RLIMIT_")}
+_NAMES_OF_LIMITS = {
+    getattr(resource, name): name for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"
+}
+"""The names by their numbers. RLIMIT_OFILE is an old name of RLIMIT_NOFILE."""
 
 
 def _limits() -> dict[str, tuple[int, int]]:

@@ -324,6 +324,8 @@ FILES = {
         "        _fields_ = [('soft', ctypes.c_ulong), ('hard', ctypes.c_ulong)]\n"
         "    ctypes.CDLL(None).setrlimit(resource.RLIMIT_FSIZE, ctypes.byref(Pair(0, 0)))\n    return x"
     ),
+    "recursion": "import sys\ndef f(x):\n    sys.setrecursionlimit(40)\n    return x",
+    "shallow": "import sys\nsys.setrecursionlimit(50)\ndef f(x):\n    return x",
     "replaces": (
         "import torch.utils._pytree as p\ndef f(x):\n"
         "    torch.fx.Graph.__init__ = torch.fx.GraphModule.__init__ = p.tree_map = None\n    return x"
@@ -355,6 +357,8 @@ def test_what_a_file_does_to_its_worker_is_not_blamed_on_another_file(tmp_path: 
     for said in (
         "RuntimeError: the code lowers a limit (RLIMIT_FSIZE to (0, 0))",
         "lowers.py: found code that removes or replaces the limit RLIMIT_FSIZE in its worker",
+        "recursion.py: found code that removes or replaces the recursion limit in its worker",
+        "shallow.py: found code that removes or replaces the recursion limit in its worker",
         "ends.py:f cannot be built",
         "the code ends its own process: exit code 0",
     ):
