@@ -216,6 +216,10 @@ def check_finding(finding: Finding, where: str = "") -> None:
         checked_version(version, where)
     for url in finding.links:
         checked_url(url, f"{where}URL: ")
+    if wrong := [label for label in finding.labels if label[:1] in ("+", "-") or not _is_label(label)]:
+        raise InputError(f"{where}found the label {wrong[0][:60]!r}, expected a word such as backward")
+    if (times := finding.confirmed) is not None and times.k > times.n:
+        raise InputError(f"{where}found a confirmation by {times.k} of {times.n} runs, expected at most all of them")
     if wrong := [former for former in finding.former if not ID.fullmatch(former)]:
         raise InputError(f"{where}found the former id {wrong[0][:60]!r}, expected one such as dde-1937c0d9a9")
     try:
@@ -280,8 +284,12 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(filter(None, re.split(r"[\s,]+", text)))
 
 
+def _is_label(word: str) -> bool:
+    return LABEL.fullmatch(word) is not None and word.isprintable()
+
+
 def _label(word: str) -> str:
-    if not LABEL.fullmatch(word):
+    if not _is_label(word):
         raise InputError(f"found {word!r}, expected a word such as backward or -backward")
     return word
 

@@ -231,6 +231,21 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "new"\nlinks = ["data:,x"]'),
         r"finding.toml: URL: found 'data:,x', expected one that starts with https://",
     ),
+    *(
+        (
+            f"the label {label}",
+            lambda place, label=label: replace(
+                place / "finding.toml", 'state = "new"', f'state = "new"\nlabels = ["{label}"]'
+            ),
+            "finding.toml: found the label .*, expected a word such as backward",
+        )
+        for label in (r"a\nb", "a b", "", "-a", "+a", r"a\u001b")
+    ),
+    (
+        "a confirmation by more runs than there were",
+        lambda place: append(place / "finding.toml", "[confirmed]\nk = 9\nn = 1\n"),
+        "finding.toml: found a confirmation by 9 of 1 runs, expected at most all of them",
+    ),
     (
         "a former id that is none",
         lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "new"\nformer = ["../x"]'),
