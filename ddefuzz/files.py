@@ -98,6 +98,12 @@ def is_folder(path: Path) -> bool:
     return mode is not None and stat.S_ISDIR(mode)
 
 
+def kind_of(path: Path) -> str:
+    """What a path leads to, for a message; empty for nothing. Raises `InputError` as `is_file` does."""
+    mode = _found(path, follow=True)
+    return "" if mode is None else _KINDS[stat.S_IFMT(mode)]
+
+
 def leads_to_file(path: Path) -> bool:
     """Whether a name in a record or a frame is the path of a file. It may be any text, so this raises nothing."""
     with suppress(InputError):

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspect
 
 from ddefuzz.errors import DatabaseError, InputError
-from ddefuzz.files import is_file, is_folder, real_path
+from ddefuzz.files import is_file, kind_of, real_path
 from ddefuzz.findings.schema import METADATA
 from ddefuzz.findings.url import DatabaseUrl
 
@@ -113,10 +113,10 @@ def _check_place(url: DatabaseUrl, *, create: bool) -> None:
     path = url.path()
     if path is None:
         return
-    if is_folder(path):
-        raise DatabaseError(f"findings database {url}: found a folder, expected a file")
     if is_file(path):
         return
+    if kind := kind_of(path):
+        raise DatabaseError(f"findings database {url}: found {kind}, expected a regular file")
     if not create:
         raise DatabaseError(
             f"findings database {url}: found no such file as {real_path(path)}, expected a database: "

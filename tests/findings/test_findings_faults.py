@@ -166,14 +166,18 @@ def test_a_database_that_is_held_by_another(tmp_path: Path, monkeypatch: pytest.
     ("given", "message"),
     [
         ("sqlite:///{tmp}/none.db", "found no such file as .*, expected a database: `ddefuzz run`"),
-        ("sqlite:///{tmp}", "found a folder, expected a file"),
+        ("sqlite:///{tmp}", "found a folder, expected a regular file"),
+        ("sqlite:///{tmp}/pipe", "found a FIFO, expected a regular file"),
+        ("sqlite:////dev/null", "found a character device, expected a regular file"),
         ("nonesuch://x/y", "found no driver"),
         ("mysql+nonesuch://x/y", "found no driver"),
     ],
 )
 def test_a_place_that_is_not_one(tmp_path: Path, given: str, message: str) -> None:
-    with pytest.raises(DatabaseError, match=message):
-        Database.open(given.format(tmp=tmp_path), create=False)
+    os.mkfifo(tmp_path / "pipe")
+    for create in (False,) if "none.db" in given else (False, True):
+        with pytest.raises(DatabaseError, match=message):
+            Database.open(given.format(tmp=tmp_path), create=create)
 
 
 def test_check_returns_a_line_for_doctor(tmp_path: Path) -> None:
