@@ -22,7 +22,7 @@ from click import get_current_context
 from ddefuzz.errors import InputError
 from ddefuzz.escape import whole_number
 from ddefuzz.execute.limit import check_seconds
-from ddefuzz.files import check_writable, is_there, real_path
+from ddefuzz.files import check_writable, is_folder, is_there, real_path
 from ddefuzz.findings.url import DatabaseUrl, parse_url
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -40,7 +40,7 @@ def click_command(
         def call(**given: Any) -> None:
             if "format_" in given:
                 given["output"] = Output(given.pop("format_"), given.pop("outputs", ()))
-                _check_places(given["output"])
+            _check_places(get_current_context())
             function(**given)
 
         decorated: Any = call
@@ -140,9 +140,10 @@ def _click_type(hint: Any, type_: Any) -> Any:
 class ValueType(click.ParamType[Any]):
     """What a function reads from a value that is typed or set. Its `InputError` is a usage error."""
 
-    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
+    def __init__(self, name: str, read: Callable[[Any], Any], *, is_written: bool = False) -> None:
         self.name = name
         self.read = read
+        self.is_written = is_written
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """What the function makes of the value."""
@@ -193,14 +194,18 @@ def _seconds(value: object, *, none: bool = False) -> float:
 
 def _url(value: object, *, paths: bool = False) -> DatabaseUrl:
     """A URL with `***`, as ddefuzz shows it, means the one in the settings if that is shown so."""
-    if isinstance(value, DatabaseUrl):
-        return value
     context, text = get_current_context(silent=True), str(value)
     configured = context.lookup_default("db") if context is not None else None
-    if isinstance(configured, DatabaseUrl) and text == str(configured):
-        return configured
-    is_path = paths and "://" not in text and (is_there(Path(text)) or not re.search(":.*@", text, re.DOTALL))
-    return parse_url(f"sqlite:///{text}" if is_path else text)
+    if isinstance(value, DatabaseUrl):
+        url = value
+    elif isinstance(configured, DatabaseUrl) and text == str(configured):
+        url = configured
+    else:
+        is_path = paths and "://" not in text and (is_there(Path(text)) or not re.search(":.*@", text, re.DOTALL))
+        url = parse_url(f"sqlite:///{text}" if is_path else text)
+    if url.is_in_memory():
+        raise InputError(f"found {url}, a database in memory, which ends with the command, expected sqlite:///PATH")
+    return url
 
 
 def output_file(*names: str) -> ValueType:
@@ -219,7 +224,7 @@ def output_file(*names: str) -> ValueType:
         check_writable(place)
         return (name, place) if names else place
 
-    return ValueType("FORMAT=PATH" if names else "FILE", read)
+    return ValueType("FORMAT=PATH" if names else "FILE", read, is_written=True)
 
 
 PROCESSES = ValueType("N|auto", _jobs)
@@ -246,11 +251,55 @@ class Output(NamedTuple):
         return {self.format, *(name for name, _ in self.files)}
 
 
-def _check_places(output: Output) -> None:
-    """Raise click's error if two files of `--output` are one."""
-    for (_, first), (_, second) in combinations(output.files, 2):
+READ_BY_ALL = ("ddefuzz.toml", "pyproject.toml", "findings/rules.toml")
+"""The files of the current folder that every command reads."""
+
+CASE_ENDS = frozenset({".gz", ".py", ".toml"})
+"""How the names of the files end that a command reads in a folder."""
+
+
+def _check_places(context: click.Context) -> None:
+    """Raise click's error if two files that the command writes in the end are one, or one is a file that it reads."""
+    written, read = list[tuple[str, Path]](), [("settings", Path(name)) for name in READ_BY_ALL]
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        word = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.make_metavar(context)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(parameter.type, ValueType) and parameter.type.is_written:
+                place = item[1] if isinstance(item, tuple) else item
+                written += [] if place is None else [(word, place)]
+            else:
+                read += [(word, path) for path in _files_of(item)]
+    for (name, first), (other, second) in combinations(written, 2):
         if real_path(first) == real_path(second):
-            raise click.UsageError(f"found --output with {first} and {second}, expected a file of its own for each")
+            names = name if name == other else f"{name} and {other}"
+            raise click.UsageError(f"found {names} with {first} and {second}, expected a file of its own for each")
+    for name, place in written:
+        for word, path in read:
+            if _is_of(real_path(place), real_path(path)):
+                raise click.UsageError(
+                    f"found {name} with {place}, which the command reads ({word}), expected another file"
+                )
+
+
+def _is_of(place: Path, read: Path) -> bool:
+    """Whether a file is the one that is read, or one of those in the folder that is read."""
+    if place == read:
+        return True
+    return place.suffix in CASE_ENDS and place.is_relative_to(read) and is_there(place) and is_folder(read)
+
+
+def _files_of(value: object) -> list[Path]:
+    """The files that a value may name: a path, `FILE:NAME`, `NAME=FILE`, the file of a database and those beside it."""
+    match value:
+        case DatabaseUrl():
+            path = value.path()
+            return [] if path is None else [path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal")]
+        case Path() | str():
+            text = str(value)
+            return [Path(one) for one in (text, text.rpartition(":")[0], text.partition("=")[2]) if one]
+        case _:
+            return []
 
 
 def formats(*names: str, files: bool = True) -> Any:

@@ -57,6 +57,12 @@ class DatabaseUrl:
         is_file = self._whole.get_backend_name() == "sqlite" and name and not name.startswith((":memory:", "file:"))
         return Path(name) if is_file and name else None
 
+    def is_in_memory(self) -> bool:
+        """Whether it is an SQLite database that ends with the process."""
+        name = self._whole.database or ""
+        in_name = name in ("", "file:") or name.startswith((":memory:", "file::memory:"))
+        return self._whole.get_backend_name() == "sqlite" and (in_name or self._whole.query.get("mode") == "memory")
+
     def for_sqlalchemy(self) -> URL:
         """The whole URL, with the password. It must not be printed or stored."""
         return self._whole

@@ -120,6 +120,55 @@ def test_what_takes_an_output(command: str, tmp_path: Path, url: str) -> None:
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "findings list --db {url} --output json={db}",
+        "report --db {url} --output json={db}-wal",
+        "report --db {url} --output json=link",
+        "run --db {url} --budget 1s --output json={db}",
+        "check model.py:g --output json=model.py",
+        "check model.py --patch model.py",
+        "check model.py:g --output json=ddefuzz.toml",
+        "replay case.py --output json=case.py",
+        "replay cases --output json=cases/below/case.py",
+        "matrix cases --python new=python --page case.md --output json=case.md",
+    ],
+)
+def test_a_file_that_is_read_is_no_output(
+    tmp_path: Path, url: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cases" / "below").mkdir(parents=True)
+    for name in ("model.py", "case.py", "cases/below/case.py"):
+        (tmp_path / name).write_text(PROGRAM)
+    db = Path(url.removeprefix("sqlite:///"))
+    (tmp_path / "link").symlink_to(db)
+    before = tree(tmp_path), db.read_bytes()
+    done = CliRunner().invoke(cli, words.format(url=url, db=db).split(), standalone_mode=False)
+    assert isinstance(done.exception, click.UsageError), done.exception
+    assert "\n" not in done.exception.format_message()
+    assert (tree(tmp_path), db.read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    "memory", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///file::memory:?uri=true"]
+)
+@pytest.mark.parametrize("words", ["findings export kept --db {}", "findings import kept --db {}", "report --db {}"])
+def test_a_database_in_memory_is_refused(
+    tmp_path: Path, url: str, words: str, memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not export(tmp_path / "kept", url)
+    before = tree(tmp_path)
+    for given, variable in ((words.format(memory), ""), (words.removesuffix(" --db {}"), memory)):
+        runner = CliRunner(env={"DDEFUZZ_DB": variable})
+        done = runner.invoke(cli, given.split(), standalone_mode=False)
+        assert isinstance(done.exception, click.UsageError | InputError), done.exception
+        assert "a database in memory" in str(done.exception)
+    assert tree(tmp_path) == before
+
+
 INIT = ("findings", "corpora", "corpora/smoke", ".github", ".github/workflows", ".ddefuzz", "ddefuzz.toml")
 
 
