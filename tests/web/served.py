@@ -29,6 +29,9 @@ def ada(token: str = "secret") -> tuple[Token, ...]:
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
 """Text that would run if it were not escaped."""
 
+HOSTILE_LABEL = HOSTILE.replace(" ", "/")
+"""The same as one word, which a label may be."""
+
 
 def filled(path: Path) -> str:
     """The URL of a database with two findings, one of them triaged."""
@@ -51,7 +54,7 @@ def filled(path: Path) -> str:
 def hostile(finding: Finding) -> Finding:
     """The finding with markup in each field that may be any text."""
     failure = failure_of(CHUNK, HOSTILE)
-    finding = changed(finding, By(HOSTILE, START, HOSTILE), given_title=HOSTILE, owner=HOSTILE, labels=(HOSTILE,))
+    finding = changed(finding, By(HOSTILE, START, HOSTILE), given_title=HOSTILE, owner=HOSTILE, labels=(HOSTILE_LABEL,))
     finding = note(link(finding, "https://example.com/1", BY), HOSTILE, BY)
     occurrences = (msgspec.structs.replace(one, op=HOSTILE, semantics=HOSTILE) for one in finding.occurrences)
     return msgspec.structs.replace(
