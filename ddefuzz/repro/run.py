@@ -23,6 +23,7 @@ import msgspec
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Outcome
 from ddefuzz.files import parse_json, write_atomically
+from ddefuzz.findings.decisions import checked_version
 from ddefuzz.findings.model import Finding
 from ddefuzz.internal import guarded
 from ddefuzz.oracles.capture import IN_CALL
@@ -56,7 +57,7 @@ class Cold:
         self._running: set[subprocess.Popen[str]] = set()
 
     def run(self, path: Path) -> ScriptEnd | None:
-        """Run a script to its end. None after `stop`."""
+        """Run a script to its end. None if `stop` comes before."""
         if self._stopped.is_set():
             return None
         # A process group of its own, because inductor starts processes.
@@ -80,7 +81,7 @@ class Cold:
             _kill(process)
             process.communicate()
             self._running.discard(process)
-        return ScriptEnd(process.returncode, output, errors)
+        return None if self._stopped.is_set() else ScriptEnd(process.returncode, output, errors)
 
     def stop(self) -> None:
         """End what runs."""
@@ -102,7 +103,10 @@ class ForkServers:
             self._free.put(process)
 
     def run(self, path: Path) -> ScriptEnd | None:
-        """Run a script to its end. None after `stop`. Raises `UnsupportedError` if the kept process has ended."""
+        """Run a script to its end. None if `stop` comes before.
+
+        Raises `UnsupportedError` if the kept process has ended.
+        """
         server = self._free.get()
         try:
             return None if self._stopped.is_set() else server.run(path)
@@ -260,6 +264,8 @@ def located(python: str) -> str:
 
 def torch_of(python: str) -> str:
     """The torch of an interpreter. Raises `InputError` without an interpreter, `UnsupportedError` without torch."""
+    if not python:
+        raise InputError("--python: found no path, expected one of a Python interpreter that has torch")
     code = "import torch; print(torch.__version__)"
     try:
         done = subprocess.run(
@@ -277,7 +283,7 @@ def torch_of(python: str) -> str:
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise UnsupportedError(f"--python {python}: {reason}, expected a Python interpreter that has torch")
-    return done.stdout.strip().rpartition("\n")[2]
+    return checked_version(done.stdout.strip().rpartition("\n")[2], f"--python {python}: ")
 
 
 def run_scripts(
@@ -292,8 +298,9 @@ def run_scripts(
 ) -> tuple[ScriptResult, ...]:
     """Run the scripts of findings, or scripts that are written when they run. Return the results in order.
 
-    `listen` is called with each as soon as it is known. With `forked` each runs in a child of a process that has
-    imported torch (`fork_server`), else in a new process. One that executes the user's code runs only with `trust`.
+    `listen` is called with each as soon as it is known, and not with one that Ctrl-C or an error stops. With `forked`
+    each runs in a child of a process that has imported torch (`fork_server`), else in a new process. One that executes
+    the user's code runs only with `trust`.
     """
     lock = Lock()
     with tempfile.TemporaryDirectory(prefix="ddefuzz-scripts-") as folder, ThreadPoolExecutor(jobs) as threads:
@@ -301,18 +308,20 @@ def run_scripts(
         path = located(python)
         processes = ForkServers(path, place, jobs, seconds) if forked else Cold(path, place, seconds)
 
-        def result_of(given: Finding | ScriptSource) -> ScriptResult:
+        def result_of(given: Finding | ScriptSource) -> ScriptResult | None:
             written = given if isinstance(given, ScriptSource) else _written(given)
+            result = None
             with guarded(written.name) as guard:
                 result = _result_of(written, processes, place, seconds, trust)
             if guard.error is not None:
                 result = ScriptResult(written.name, "not judged", reason=guard.reason)
-            with lock:
-                listen(result)
+            if result is not None:
+                with lock:
+                    listen(result)
             return result
 
         try:
-            return tuple(threads.map(result_of, findings))
+            return tuple(filter(None, threads.map(result_of, findings)))
         except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
             raise
@@ -327,7 +336,8 @@ def _written(finding: Finding) -> ScriptSource:
 
 def _result_of(
     written: ScriptSource, processes: Cold | ForkServers, folder: Path, seconds: float, trust: bool
-) -> ScriptResult:
+) -> ScriptResult | None:
+    """None if the processes were stopped before the script ended."""
     try:
         check_trust(written.stored, trust=trust)
         script = written.text()
@@ -337,7 +347,7 @@ def _result_of(
     write_atomically(path, script)  # one may run twice at once
     ended = processes.run(path)
     if ended is None:
-        return ScriptResult(written.name, "not judged", reason="interrupted")
+        return None
     if ended.code is None:
         status = _status_of_loss(written, "timeout", ended.errors)
         return ScriptResult(written.name, status, reason=f"no verdict within {seconds:g} s")

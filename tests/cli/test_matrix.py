@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -251,9 +253,40 @@ def test_two_interpreters_need_two_names(tmp_path: Path, findings: Path) -> None
         run(str(findings), "--python", one, "--python", one)
 
 
-def test_an_interpreter_without_torch_is_said(tmp_path: Path, findings: Path) -> None:
-    with pytest.raises(InputError, match="--python /no/python: No such file"):
-        run(str(findings), "--python", "/no/python")
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("/no/python", "--python /no/python: No such file"),
+        ("", "--python: found no path, expected one of a Python interpreter that has torch"),
+        ("a=", "--python: found no path"),
+        ("a=/bin/true", "--python /bin/true: found '', expected a version of torch"),
+    ],
+)
+def test_an_interpreter_without_torch_is_said(findings: Path, typed: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        run(str(findings), "--python", typed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_an_interruption_stops_runs_again(tmp_path: Path, findings: Path, number: signal.Signals) -> None:
+    """The first finding has its result, the second one is running."""
+    text = Path(interpreter(tmp_path, "2.13.0")).read_text()
+    slow, started = tmp_path / "slow", tmp_path / "started"
+    sleeps = f"(pathlib.Path({str(started)!r}).touch(), __import__('time').sleep(600))"
+    answer = "        print(json.dumps("
+    slow.write_text(text.replace(answer, f"        if {ROLL!r} in path: {sleeps}\n{answer}"))
+    slow.chmod(0o755)
+    words = ["--db", f"sqlite:///{tmp_path}/kept.db", "-j", "1", "--format", "jsonl"]
+    command = [sys.executable, "-m", "ddefuzz", "matrix", str(findings), "--python", str(slow), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        while not started.exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.wait() == 128 + number
+    ended = run(str(findings), "--python", str(tmp_path / "python-2.13.0"), *words)
+    assert "2.13.0: 1 result kept, 1 finding to run" in ended.stderr
+    assert [json.loads(line)["cells"]["2.13.0"]["status"] for line in ended.stdout.splitlines()] == ["fails", "fails"]
 
 
 def test_a_finding_that_is_gone_closes_and_opens_again(tmp_path: Path, findings: Path) -> None:

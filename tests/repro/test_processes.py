@@ -80,6 +80,7 @@ def test_stop_ends_a_running_script(processes: Cold | ForkServers, tmp_path: Pat
         time.sleep(0.02)
     processes.stop()
     thread.join()
+    assert ended == [None]
     assert not _runs(int(started.read_text()))
     assert processes.run(path) is None
 
