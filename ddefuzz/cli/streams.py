@@ -20,6 +20,8 @@ from ddefuzz.escape import github_log, visible, whole_number
 
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
+AGAIN_SECONDS: Final = 0.1
+"""How long after a signal that arrives while torch is imported it is sent again."""
 
 _arrived: Final[list[int]] = []
 """The signals of `ENDING` that have arrived. What they raised may have become another KeyboardInterrupt."""
@@ -43,12 +45,15 @@ def said_of(error: BaseException) -> tuple[str, int]:
 
 @contextmanager
 def ends_by_exception() -> Iterator[None]:
-    """Raise `EndSignal` in the main thread when one of `ENDING` arrives. A signal that is ignored (nohup) stays so."""
+    """Raise `EndSignal` in the main thread when one of `ENDING` arrives. A signal that is ignored (nohup) stays so.
+
+    While torch is imported, these signals and SIGINT wait.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in ENDING}
-    ours = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
+    ours = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
     _arrived.clear()
     for number in ours:
         signal.signal(number, _end)
@@ -61,8 +66,21 @@ def ends_by_exception() -> Iterator[None]:
 
 def _end(number: int, frame: FrameType | None) -> None:
     del frame
+    if _is_imported_now("torch"):
+        # Its extension in C imports numpy, and drops any exception that is raised there.
+        again = threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+        return
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     _arrived.append(number)
     raise EndSignal(number)
+
+
+def _is_imported_now(name: str) -> bool:
+    """Whether the import of a module has begun and not ended."""
+    return getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False)
 
 
 EXIT_BROKEN_PIPE: Final = 128 + 13

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from ddefuzz.cli import main
+from ddefuzz.cli.streams import AGAIN_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -60,3 +65,26 @@ def test_a_signal_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> N
         assert ended.value.code is None
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_waits_until_torch_is_imported(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("torch")
+    module.__spec__ = ModuleSpec("torch", None)
+    steps = []
+
+    def works(**_: object) -> None:
+        vars(module.__spec__)["_initializing"] = True
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+            time.sleep(3 * AGAIN_SECONDS)
+            steps.append("imported")
+        vars(module.__spec__)["_initializing"] = False
+        time.sleep(60)
+        steps.append("ended")
+
+    monkeypatch.setitem(sys.modules, "torch", module)
+    monkeypatch.setattr(main.cli, "main", works)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert (ended.value.code, steps) == (128 + number, ["imported"])
