@@ -14,7 +14,7 @@ import rich_click as click
 from click.core import ParameterSource
 
 from ddefuzz.errors import InputError
-from ddefuzz.files import is_file, read_toml
+from ddefuzz.files import is_there, read_toml
 from ddefuzz.findings.url import parse_url
 
 PREFIX = "DDEFUZZ_"
@@ -58,12 +58,12 @@ def _variables() -> Mapping[str, Any]:
 
 def _file() -> Mapping[str, Any]:
     path = Path("ddefuzz.toml")
-    return read_toml(path) if is_file(path) else {}
+    return read_toml(path) if is_there(path) else {}
 
 
 def _pyproject() -> Mapping[str, Any]:
     path = Path("pyproject.toml")
-    tools = read_toml(path).get("tool", {}) if is_file(path) else {}
+    tools = read_toml(path).get("tool", {}) if is_there(path) else {}
     return msgspec.convert(tools.get("ddefuzz", {}), dict[str, Any])
 
 

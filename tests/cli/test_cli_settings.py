@@ -41,6 +41,17 @@ def test_the_environment_goes_before_ddefuzz_toml_before_pyproject(
     assert read() == {"jobs": "3", "seed": 2, "profile": "long", "stages": ["export", "compile"]}
 
 
+@pytest.mark.parametrize("name", ["ddefuzz.toml", "pyproject.toml"])
+def test_settings_that_are_no_file_are_refused(folder: Path, name: str) -> None:
+    (folder / name).mkdir()
+    with pytest.raises(InputError, match=f"{name}: cannot be read: Is a directory, expected a regular file"):
+        read()
+    (folder / name).rmdir()
+    (folder / name).symlink_to("nowhere")
+    with pytest.raises(InputError, match=f"{name}: "):
+        read()
+
+
 def test_lists_in_the_environment_are_words_or_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DDEFUZZ_STAGE", "export, compile")
     monkeypatch.setenv("DDEFUZZ_SEMANTICS", "explicit")
