@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -220,15 +221,17 @@ def merge(
 
     Use it to join the databases of shards. The order of URLs does not matter.
     """
-    with Database.open(db) as database, database.transaction():
+    with ExitStack() as stack:
+        opened = [(url, stack.enter_context(Database.open(url, create=False))) for url in others]
+        database = stack.enter_context(Database.open(db))
+        stack.enter_context(database.transaction())
         before = {finding.id for finding in database.findings()}
-        for url in others:
-            with Database.open(url, create=False) as other:
-                findings = other.transferable(before)
-                check_findings(str(url), findings, before)
-                database.merge(findings)
-                for version in other.torch_versions():
-                    database.add_sites(version, other.sites(version), merged_site)
+        for url, other in opened:
+            findings = other.transferable(before)
+            check_findings(str(url), findings, before)
+            database.merge(findings)
+            for version in other.torch_versions():
+                database.add_sites(version, other.sites(version), merged_site)
         after = {finding.id for finding in database.findings()}
     say(f"{counted(len(after), 'finding')}, {len(after - before)} of them new")
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -197,7 +198,17 @@ def checked_url(url: str, where: str = "") -> str:
         raise InputError(
             f"{where}found {url[:300]!r}, expected one that starts with https:// and has no space or control character"
         )
+    if not _has_host(url):
+        raise InputError(f"{where}found {url[:300]!r}, expected one with a host, such as https://github.com/")
     return url
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an address in IPv6 without its ], a port that is no number
+        return False
 
 
 def checked_version(version: str, where: str = "") -> str:

@@ -221,9 +221,9 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
     unwanted += [f"{place}/{name}" for place in gone for name in FILES]
     for name in unwanted:
         (folder / name).unlink(missing_ok=True)
-    for place in (folder / name for name in sorted(gone)):
+    for place in (folder / name for name in sorted(own)):
         remove_abandoned(place)
-        if not any(place.iterdir()):
+        if place.name in gone and not any(place.iterdir()):
             place.rmdir()
     return len(wanted)
 

@@ -33,6 +33,8 @@ _PART: Final = 4
 
 _KEY_IN_TEXT: Final = re.compile(r"((?:password|passwd|pwd|secret|token)=)[^\s&'\"]+", re.IGNORECASE)
 
+_FILE: Final = re.compile(r"([\w/.-]+\.(db|sqlite3?))?")
+"""The name of a file that was typed for a URL, or nothing. Any other word may be a password."""
 
 _CUT: Final = re.compile(r"(://[^\s:/@]++:)(?!\*\*\*|[0-9]{1,5}(?:[^\w-]|\Z))[^\s'\"]++")
 """A user and a beginning of a password, without the @ after it. A port is none."""
@@ -131,7 +133,7 @@ def _beginning(text: str) -> str:
     scheme = _SCHEME.match(text)
     if scheme is not None:
         return f"a URL that begins with {scheme[0]}"
-    return "a text that is no URL" if re.search(r"[:@=?&]", text) else repr(text)
+    return repr(text) if _FILE.fullmatch(text) else "a text that is no URL"
 
 
 def without_passwords(word: str) -> str:

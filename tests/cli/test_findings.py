@@ -19,7 +19,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.findings import command
 from ddefuzz.cli.main import main
-from ddefuzz.errors import InputError, RowError
+from ddefuzz.errors import DatabaseError, InputError, RowError
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.ledger import SiteRecord
@@ -345,6 +345,12 @@ def test_merge_takes_what_is_new(url: str, tmp_path: Path) -> None:
         assert database.sites("2.13.0") == (SITE,)
 
 
+def test_merge_makes_no_database_without_all_sources(url: str, tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match=r"none\.db"):
+        findings(f"sqlite:///{tmp_path}/new.db", "merge", url, f"sqlite:///{tmp_path}/none.db")
+    assert not (tmp_path / "new.db").exists()
+
+
 EDIT = "UPDATE documents SET document = json_set(document, '$.{}', {})"
 
 
@@ -501,7 +507,7 @@ def test_reading_findings_never_imports_torch(url: str) -> None:
 def test_exit_codes_and_one_line_errors(tmp_path: Path) -> None:
     for args, code, line in (
         (["--db", f"sqlite:///{tmp_path}/none.db"], 4, "no such file"),
-        (["--db", "none"], 2, "found 'none', expected the URL of a database such as sqlite:///PATH"),
+        (["--db", "none"], 2, "found a text that is no URL, expected the URL of a database such as sqlite:///PATH"),
         (["--format", "xml"], 2, "Invalid value for '--format'"),
     ):
         result = subprocess.run(

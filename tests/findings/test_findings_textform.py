@@ -86,8 +86,10 @@ def test_a_finding_that_is_gone_leaves_with_what_a_killed_export_left(tmp_path: 
     with subprocess.Popen(["true"]) as ended:
         pass
     (tmp_path / back.id / f".ddefuzz-{_process_numbers()}-{ended.pid}-abcd1234").touch()
+    (tmp_path / CHUNK.key / f".ddefuzz-{_process_numbers()}-{ended.pid}-abcd1234").touch()
     write_findings([finding()], tmp_path)
     assert sorted(place.name for place in tmp_path.iterdir()) == [CHUNK.key, "known.toml"]
+    assert not any(place.name.startswith(".") for place in (tmp_path / CHUNK.key).iterdir())
 
 
 @pytest.mark.parametrize(
@@ -225,6 +227,11 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         "a version that is none",
         lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "fixed"\nfixed_in = ["soon"]'),
         "finding.toml: found 'soon', expected a version of torch such as 2.14.0",
+    ),
+    (
+        "a link without a host",
+        lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "new"\nlinks = ["http://[::1"]'),
+        r"finding.toml: URL: found 'http://\[::1', expected one with a host, such as https://github.com/",
     ),
     (
         "a link that a browser would run",

@@ -103,6 +103,7 @@ def test_the_text_of_a_url(text: str, shown: str) -> None:
     [
         ("findings.db", "found 'findings.db', expected the URL of a database such as sqlite:///PATH"),
         ("", "found '', expected the URL"),
+        (f"u/{WORD}", "found a text that is no URL, expected the URL"),
         ("postgresql://host:port/x", "a URL that begins with postgresql://, whose port is not a number"),
         ("postgresql://host:0/x", "whose port is not from 1 to 65535"),
         ("postgresql://ada:a@b@host/x", "which has an @ of its own"),
