@@ -1,5 +1,6 @@
 """What all tests need of their process."""
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -9,6 +10,9 @@ from ddefuzz import internal
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and processes inherit that: those of tests, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Without it, each new process that calls compiled code compiles files to try vector instructions, for 10 CPU seconds.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
@@ -130,17 +130,22 @@ class PlannedCapture(NamedTuple):
 
 
 Refused: TypeAlias = dict[str, InputError]
-"""Why the cases that cannot be built, or not any more, cannot."""
+"""Why the cases that cannot be built cannot."""
+
+Remarks: TypeAlias = list[tuple[str, str]]
+"""What else there is to say, each with its case."""
 
 
 @contextmanager
-def of_case(case: str, refused: Refused) -> Iterator[None]:
-    """What a case cannot be built for ends the block only, and so does an exception of ddefuzz."""
+def of_case(case: str, doing: str, remarks: Remarks) -> Iterator[None]:
+    """If a case that was built cannot be built again, a remark says so and the block ends. So does an exception of
+    ddefuzz.
+    """
     try:
         with guarded(case):
             yield
     except InputError as error:
-        refused.setdefault(case, error)
+        remarks.append((case, f"{doing} ended early: {error}"))
 
 
 def targets_of(executor: Executor, target: str, case: str | None, unbacked: str) -> list[Target]:
@@ -189,7 +194,7 @@ def run_cases(
     timeout: float,
     progress: Progress,
     sizes: tuple[CallSize, ...] = (),
-) -> tuple[list[CaseRuns], Refused]:
+) -> tuple[list[CaseRuns], Refused, Remarks]:
     """All captures of all targets, then what is needed to explain those that fail. What is captured is called at the
     sizes of the oracles, and at `sizes`.
 
@@ -218,13 +223,13 @@ def run_cases(
         result = _waited(task, f"{run.stage}: looking for further problems", progress)
         return lost_observation(run, result) if isinstance(result, LostTask) else result.observation
 
-    explained = []
+    explained, remarks = [], Remarks()
     for target in targets:
         runs = CaseRuns(target.case, tuple(tried[target.case]))
-        with of_case(target.case, refused):
+        with of_case(target.case, "the search for further problems", remarks):
             runs = _explained(target, runs, runner)
         explained.append(runs)
-    return explained, refused
+    return explained, refused, remarks
 
 
 def _captures(
@@ -462,11 +467,13 @@ def check_targets(
         raise NothingRanError(f"{name}: found an empty list CASES, expected at least one case")
     of_oracles = (stage.name for oracle in ORACLES if oracle.name in options.oracles for stage in oracle.stages)
     stages = (*(stage for stage in STAGES if stage in {"eager", *options.stages}), *of_oracles)
-    runs, refused = run_cases(executor, targets, stages, options.semantics, options.timeout, progress, options.sizes)
+    runs, refused, remarks = run_cases(
+        executor, targets, stages, options.semantics, options.timeout, progress, options.sizes
+    )
     check_folders()
     capturing = tuple(stage for stage in stages if stage in CAPTURE_STAGES)
     advice: dict[str, Advice] = {}
-    captures, problems, remarks = list[CaptureResult](), list[Problem](), list[tuple[str, str]]()
+    captures, problems = list[CaptureResult](), list[Problem]()
     accepted = tuple((target.case, one) for target in targets for one in options.accepted if one.target == target.name)
     for target, of_target in zip(targets, runs, strict=True):
         failures = [
@@ -483,7 +490,7 @@ def check_targets(
         is_accepted = bool(own) and not failed(own_captures, own)
         if failures and options.budget is not None and not is_accepted:
             progress.update(f"{target.case}: trying changes of your code")
-            with of_case(target.case, refused):
+            with of_case(target.case, "the search for changes", remarks):
                 helps = any(map(may_help, failures))
                 interface = executor.submit(describe, target.subject, START_SECONDS).result() if helps else None
                 advice[target.case] = Advice(summary(failures[0]))
@@ -527,14 +534,21 @@ def trial_in(executor: Executor, seconds: float) -> TryChange:
 
 def try_change(candidate: Candidate) -> TrialResult:
     """`trial.try_change` as a task, for a process that does not import torch."""
-    return cast("TrialResult", late("ddefuzz.checking.trial").try_change(candidate))
+    with _kept_apart(candidate.subject):
+        return cast("TrialResult", late("ddefuzz.checking.trial").try_change(candidate))
 
 
 def notes(candidate: Candidate) -> Notes:
     """`trial.notes` as a task."""
-    return cast("Notes", late("ddefuzz.checking.trial").notes(candidate))
+    with _kept_apart(candidate.subject):
+        return cast("Notes", late("ddefuzz.checking.trial").notes(candidate))
 
 
 def describe(subject: Subject) -> Interface:
     """`trial.describe` as a task."""
-    return cast("Interface", late("ddefuzz.checking.trial").describe(subject))
+    with _kept_apart(subject):
+        return cast("Interface", late("ddefuzz.checking.trial").describe(subject))
+
+
+def _kept_apart(subject: Subject) -> AbstractContextManager[None]:
+    return cast("AbstractContextManager[None]", late("ddefuzz.execute.observe").kept_apart(subject))

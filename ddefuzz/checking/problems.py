@@ -58,7 +58,7 @@ def owner_of(file: str) -> Owner:
     """The owner of a file as frames name it: torch and installed packages relative to the folder that holds them."""
     if file == PROGRAM_FILE or file.startswith(TYPED_FILES):
         return YOURS
-    is_here = leads_to_file(Path.cwd() / file)
+    is_here = leads_to_file(Path(file))
     if file.startswith(("torch/", "<")) and not is_here:
         return torch_itself()
     top = package_of(file)

@@ -230,7 +230,7 @@ def study_model(executor: Executor, model: StudyModel, progress: Progress) -> Mo
     exporting = PlainCapture(target.subject, "export")
     exported = executor.submit(plain, exporting, timeout).result()
     drafted = executor.submit(plain, PlainCapture(target.subject, "draft_export"), timeout).result()
-    (runs,), _ = run_cases(executor, [target], STAGES, (EXPLICIT,), timeout, progress)
+    (runs,), *_ = run_cases(executor, [target], STAGES, (EXPLICIT,), timeout, progress)
     again = executor.submit(plain, exporting, timeout).result()  # warm, as the run of check is
     by_stage = {tried.observation.stage: tried.observation for tried in runs.tried}
     row = ModelResult(

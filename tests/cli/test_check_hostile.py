@@ -369,3 +369,25 @@ def test_a_target_that_is_not_judged_fails_beside_others(tmp_path: Path) -> None
     (tmp_path / "ends.py").write_text(FILES["ends"])
     (tmp_path / "fine.py").write_text(SUBJECT.format(body="x = x + 2"))
     assert check(tmp_path, "fine.py:f", "ends.py:f", "--no-advice").returncode == EXIT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        ("os.close(1)", "raises OSError: [Errno 9] Bad file descriptor"),
+        ("os.chdir(tempfile.mkdtemp()), os.rmdir(os.getcwd())", ""),
+    ],
+)
+def test_a_factory_that_can_be_called_once_only_ends_the_search_for_changes(
+    tmp_path: Path, harm: str, said: str
+) -> None:
+    (tmp_path / "user.py").write_text(
+        "import os, tempfile, torch\n"
+        "class M(torch.nn.Module):\n    def forward(self, x): return torch.diff(x[x > 0])\n"
+        f"def f():\n    {harm}\n    return M(), (torch.tensor([1.0, -1.0]),)\n"
+    )
+    done = check(tmp_path, "user.py:f")
+    assert done.returncode == EXIT_FOUND, done.stderr
+    assert "at::native::diff_helper" in done.stdout
+    assert ("note" in done.stdout) == bool(said)
+    assert said in done.stdout
