@@ -32,6 +32,7 @@ from ddefuzz.checking.variants import Variant, function_of, held_out_of, like, o
 from ddefuzz.errors import InputError
 from ddefuzz.execute.comparison import NUMBERS, PLAIN, differences, gradients_of
 from ddefuzz.execute.exercise import filled_memory
+from ddefuzz.execute.isolation import folder_kept
 from ddefuzz.execute.observe import captured_output, exchanged, observe_in
 from ddefuzz.execute.preparation import (
     PreparedSubject,
@@ -76,7 +77,8 @@ def try_change(candidate: Candidate) -> TrialResult:
     """Try a change as it would be in the user's files: in eager, then in the stages, up to the first that fails."""
     started = time.process_time()
     make = partial(prepare, candidate.subject)
-    example, names = make(), leaf_names(make())
+    with folder_kept():
+        example, names = make(), leaf_names(make())
     variants = held_out_of(example, names) if candidate.held_out else variants_of(example, names, candidate.numbers)
     variants = tuple({variant.inputs: variant for variant in variants}.values())
     with captured_output():
@@ -114,8 +116,8 @@ def notes(candidate: Candidate) -> Notes:
     if refused is not None:
         stage, error = refused.captured[0]
         lines.append(f"what {stage} captured refuses inputs that eager takes, such as {refused.inputs}: {error}")
-    prepared = prepare(candidate.subject)
-    with captured_output():
+    with captured_output(), folder_kept():
+        prepared = prepare(candidate.subject)
         first, second = (_run(lambda: prepared, _copied, _call) for _ in range(2))
     if not first.error and not compared[0].original:
         difference = second.error or _difference(first, second, arguments=False)
@@ -170,7 +172,8 @@ def _can_reload(subject: Subject) -> bool:
 
 def _imports_again(subject: Subject) -> bool:
     with suppress(InputError), reloaded({}, _is_own):
-        prepare(subject)
+        with folder_kept():
+            prepare(subject)
         return True
     return False
 
@@ -365,9 +368,9 @@ def _run(
     trains: bool = False,
 ) -> _Result:
     try:
-        fresh = vary(make())
-        seed()
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), folder_kept():
+            fresh = vary(make())
+            seed()
             warnings.simplefilter("ignore")
             value = compute(fresh)
             gradients = _gradients(fresh, value) if trains else ()

@@ -294,6 +294,16 @@ def enter_folder(folder: str) -> None:
         os.chdir(folder)
 
 
+@contextmanager
+def folder_kept() -> Iterator[None]:
+    """The current folder is what it was afterwards, if it still is there."""
+    folder = current_folder()
+    try:
+        yield
+    finally:
+        enter_folder(folder)
+
+
 def _functions(module: ModuleType) -> dict[str, object]:
     """The module's own functions and classes, without dynamo's (two underscores), which it compiles into a module."""
     return {key: value for key, value in vars(module).items() if callable(value) and not key.startswith("__")}

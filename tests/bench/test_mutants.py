@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from ci.bench import mutants
 from ci.bench.mutants import SAMPLE, Case, MutantResult, draw, in_turn, names, read_sample, result_of, view, written
 from ci.bench.mutation import RULES, Mutant, mutants_in
 from ddefuzz.campaign.tasks import CaseResult, CaseTask
@@ -96,7 +98,10 @@ def test_unlike_cases_come_in_turn() -> None:
     assert [one.task.index for one in in_turn(cases)] == [0, 2, 1, 3]
 
 
-def test_a_sample_is_drawn_by_the_seed_one_mutant_a_function_and_read_again(tmp_path: Path) -> None:
+def test_a_sample_is_drawn_by_the_seed_one_mutant_a_function_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutants, "mutants_in", cache(mutants_in))
     drawn = draw(frozenset(), 30, 3)
     assert drawn == draw(frozenset(), 30, 3) != draw(frozenset(), 30, 4)
     assert len({(one.file, one.function) for one in drawn}) == len(drawn) == 30
