@@ -1,5 +1,6 @@
 """What all tests need of their process."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -27,8 +28,15 @@ def no_internal_error(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the fault matrix."""
+    """The options of the fault matrix, and of the tests of scripts."""
+    parser.addoption("--all-scripts", action="store_true", help="scripts of findings: all, not only some of each kind")
     parser.addoption("--all-moments", action="store_true", help="faults: each moment, not only the one in the middle")
     parser.addoption(
         "--write-faults", action="store_true", help="faults: write what is seen to tests/faults/results.json"
     )
+
+
+def pytest_collection_finish() -> None:
+    """Torch and all tests are imported. Without this, each full collection visits their millions of objects."""
+    gc.collect()
+    gc.freeze()

@@ -1,4 +1,4 @@
-"""Which mutants count as found and named, the sample's file, and a campaign with two mutants."""
+"""Which mutants count as found and named, the sample's file, and a campaign with a mutant."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_unlike_cases_come_in_turn() -> None:
 def test_a_sample_is_drawn_by_the_seed_one_mutant_a_function_and_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mutants, "mutants_in", cache(mutants_in))
+    monkeypatch.setattr(mutants, "mutants_in", cache(lambda file: tuple(mutants_in(file))))
     drawn = draw(frozenset(), 30, 3)
     assert drawn == draw(frozenset(), 30, 3) != draw(frozenset(), 30, 4)
     assert len({(one.file, one.function) for one in drawn}) == len(drawn) == 30
@@ -133,7 +133,7 @@ def test_rates_leave_out_equivalent_mutants() -> None:
 def test_mutants_are_run_on_the_cases_of_a_campaign_and_kept(tmp_path: Path) -> None:
     wanted = {("guard added", "canonicalize_dim"), ("guard added", "_broadcast_in_dim_meta"), ("guard added", "matmul")}
     files = ("torch/_prims/__init__.py", "torch/_decomp/decompositions.py")
-    chosen = [one for file in files for one in mutants_in(file) if (one.rule, one.function) in wanted][:2]
+    chosen = [one for file in files for one in mutants_in(file) if (one.rule, one.function) in wanted][:1]
     (tmp_path / "sample.tsv").write_text(written(chosen))
     words = ("mutants", "--budget", "4cpu", "--cpu", "2", "--sample", "sample.tsv", "--keep", ".", "-j", "1")
     first = typed(*words, "--format", "json", folder=tmp_path)

@@ -401,7 +401,7 @@ def test_every_field_through_every_command_and_every_script_run(kind: str, canar
     out.mkdir()
     document = small(bases()[kind])
     free = free_of(document)
-    made = [in_all(document, free, list(payloads(canary).values()), number) for number in (1, 2, 3)]
+    made = [in_all(document, free, list(payloads(canary).values()), number) for number in (1, 2)]
     for one in made:
         fields.write_folder(folder, one)
     for words in of_all(folder, db, out):
@@ -585,7 +585,7 @@ def test_what_runs_stored_programs(canary: Path, tmp_path: Path) -> None:
     ]
     for name in ("dde", "key-confuses", "over-strict"):
         document = base(name)
-        made += (in_all(document, free_of(document), list(payloads(canary).values()), number) for number in (10, 11))
+        made.append(in_all(document, free_of(document), list(payloads(canary).values()), 10))
     for one in made:
         fields.write_folder(folder, one)
     corpus = tmp_path / "corpus"
