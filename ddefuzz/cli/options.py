@@ -51,9 +51,13 @@ def capture_stage_option(help_text: str, names: tuple[str, ...] = CAPTURE_STAGES
     return option(help_text, "--stage", type_=names, metavar="STAGE")
 
 
+SEEDS = click.IntRange(0, 2**63 - 1)
+"""The seeds that a database can store."""
+
+
 def seed_option(of: str) -> Any:
     """The parameter `seed`."""
-    return option(f"Seed of the {of}.", default=0, type_=click.IntRange(0), metavar="N")
+    return option(f"Seed of the {of}.", default=0, type_=SEEDS, metavar="N")
 
 
 def profile_option(names: tuple[str, ...]) -> Any:

@@ -27,7 +27,7 @@ from ddefuzz.campaign.page import (
 from ddefuzz.campaign.plan import WHOLE, Plan
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.cli.command import Output, click_command, formats, option, typed_words
-from ddefuzz.cli.options import DB, IN_STAGES, JOBS, oracles_option, profile_option, semantics_option
+from ddefuzz.cli.options import DB, IN_STAGES, JOBS, SEEDS, oracles_option, profile_option, semantics_option
 from ddefuzz.cli.output import LiveLine, current_invocation, deliver, plain, stop_on_interrupt, writers_of
 from ddefuzz.cli.streams import say
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
@@ -77,7 +77,7 @@ def command(
     ),
     seed: int | None = option(
         "Seed of the generator. The same seed gives the same cases. Default: a new seed, which is printed.",
-        type_=click.IntRange(min=0),
+        type_=SEEDS,
         metavar="N",
     ),
     jobs: int = JOBS,

@@ -112,6 +112,10 @@ finally:
         (["findings", "lit"], "ddefuzz findings: No such command 'lit'. Did you mean 'list'?"),
         (["check"], "ddefuzz: found no TARGET, expected one such as model.py:make_model, or a list check.targets"),
         (["run", "--budget", "1d"], "ddefuzz: --budget: found '1d', expected a time such as"),
+        (
+            ["run", "--seed", str(2**63)],
+            "ddefuzz run: Invalid value for '--seed': 9223372036854775808 is not in the range",
+        ),
         (["run", "--budget", "9x", "--max-examples", "9"], "ddefuzz: found both --budget 9x and --max-examples 9"),
     ],
 )
