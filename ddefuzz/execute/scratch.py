@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
+import signal
 from contextlib import suppress
 from functools import lru_cache
 from itertools import count
@@ -91,7 +92,8 @@ def remove_abandoned(place: Path) -> None:
 
 
 def _remove(folder: Path, lock: int) -> None:
-    """Remove the folder of this process."""
+    """Remove the folder of this process, which has done its work: Ctrl-C does not interrupt this."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.close(lock)
     remove_tree(folder)
 

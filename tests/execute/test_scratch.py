@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -69,3 +70,17 @@ def test_a_folder_deeper_than_paths_may_be_is_removed(tmp_path: Path) -> None:
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_at_the_end_is_silent_and_the_folder_is_removed(tmp_path: Path) -> None:
+    code = (
+        "import signal; from ddefuzz.execute import scratch; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "remove = scratch.remove_tree\n"
+        "scratch.remove_tree = lambda folder: (signal.raise_signal(signal.SIGINT), remove(folder))\n"
+        "print(scratch.scratch_folder())"
+    )
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
