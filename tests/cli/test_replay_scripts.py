@@ -21,7 +21,7 @@ from ddefuzz.repro.run import run_scripts
 from ddefuzz.repro.script import CALLING as CALLING_LINE
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, failure_of
 
-SAYS = {"torch": "3.0", "stage": "export", "expected": {"function": "roll"}, "seen": {"function": "cat"}}
+SAYS = {"torch": "3.0.0", "stage": "export", "expected": {"function": "roll"}, "seen": {"function": "cat"}}
 
 
 def finding_of(signature: Signature) -> Finding:
@@ -38,11 +38,11 @@ FINDINGS = (finding_of(ROLL), finding_of(CHUNK))
 
 
 def interpreter(tmp_path: Path, body: str) -> str:
-    """An interpreter that says it has torch 3.0, and does something of its own with a script, `sys.argv[1]`."""
+    """An interpreter that says it has torch 3.0.0, and does something of its own with a script, `sys.argv[1]`."""
     path = tmp_path / "python"
     path.write_text(
         f"#!{sys.executable}\nimport json, os, signal, sys, time\n"
-        "if sys.argv[1] == '-c':\n    print('3.0')\n    sys.exit()\n"
+        "if sys.argv[1] == '-c':\n    print('3.0.0')\n    sys.exit()\n"
         f"says = {SAYS!r}\n{body}\n"
     )
     path.chmod(0o755)
