@@ -26,6 +26,9 @@ AGAIN_SECONDS: Final = 0.1
 _arrived: Final[list[int]] = []
 """The signals of `ENDING` that have arrived. What they raised may have become another KeyboardInterrupt."""
 
+_waiting: Final[set[int]] = set()
+"""The signals that are sent again."""
+
 
 class EndSignal(KeyboardInterrupt):
     """A signal that asks the process to end has arrived."""
@@ -68,14 +71,21 @@ def _end(number: int, frame: FrameType | None) -> None:
     del frame
     if _is_imported_now("torch"):
         # Its extension in C imports numpy, and drops any exception that is raised there.
-        again = threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+        if number not in _waiting:
+            _waiting.add(number)
+            again = threading.Timer(AGAIN_SECONDS, _send, (number,))
+            again.daemon = True
+            again.start()
         return
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     _arrived.append(number)
     raise EndSignal(number)
+
+
+def _send(number: int) -> None:
+    _waiting.discard(number)
+    os.kill(os.getpid(), number)
 
 
 def _is_imported_now(name: str) -> bool:
