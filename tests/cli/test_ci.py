@@ -214,6 +214,7 @@ def test_a_pull_request_is_red_on_a_problem_of_a_model_until_it_is_mended_or_acc
     assert "models exit 0, replay exit 0" in green.stderr
 
     # The model is broken: red, with the change in comment and SARIF.
+    shutil.rmtree(tmp_path / "corpora")
     (tmp_path / "model.py").write_text(MODEL)
     summary = tmp_path / "summary.md"
     on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
