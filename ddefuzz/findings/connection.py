@@ -69,13 +69,22 @@ def errors_of(url: DatabaseUrl) -> Iterator[None]:
     except UnicodeEncodeError as error:  # of an argument that was typed
         raise InputError(f"found {str(error.object)[:80]!a}, expected text in UTF-8") from error
     except exc.DBAPIError as error:
-        if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+        failure = _first_failure(error).orig
+        if getattr(failure, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             raise KeyboardInterrupt from error  # a handler of a signal raised it within the query (`_on_connect`)
-        message = " ".join(str(error.orig).split())
+        message = " ".join(str(failure).split())
         for part, problem, expected in _CAUSES:
             if part in message.lower():
                 raise DatabaseError(f"findings database {url}: {problem}, expected {expected}") from error
         raise DatabaseError(f"findings database {url}: {url.hidden_in(message)}") from error
+
+
+def _first_failure(last: exc.DBAPIError) -> exc.DBAPIError:
+    """What failed first. The rollback may fail after it: a full disk ends the whole transaction with its savepoints."""
+    first, error = last, last.__context__
+    while error is not None:
+        first, error = error if isinstance(error, exc.DBAPIError) else first, error.__context__
+    return first
 
 
 def open_engine(url: DatabaseUrl, *, create: bool = True) -> Engine:

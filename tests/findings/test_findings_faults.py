@@ -101,6 +101,19 @@ def test_a_read_only_database_can_be_read_but_not_written(tmp_path: Path) -> Non
             database.record(sighting(), START)
 
 
+def test_a_full_disk_in_a_transaction_is_said_and_not_the_lost_savepoint(tmp_path: Path) -> None:
+    with (
+        Database.open(url(tmp_path / "ddefuzz.db")) as database,
+        pytest.raises(DatabaseError, match="the disk is full, expected free space"),
+        database.transaction(),
+    ):
+        with database._reading() as session:
+            for setting in ("cache_size", "max_page_count"):
+                session.execute(text(f"PRAGMA {setting} = 1"))
+        for number in range(500):
+            database.save_swept("key", f"op{number}", "x" * 4_000)
+
+
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "ddefuzz.db"
     path.write_text("these are my notes, not a database\n" * 100)
