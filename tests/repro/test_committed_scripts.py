@@ -49,9 +49,10 @@ CRASHES = tuple(finding for finding in FINDINGS if finding.kind == "crash-in-cal
 SHOWN = tuple(finding for finding in FINDINGS if finding.id not in NO_SCRIPT and finding not in CRASHES)
 
 STRIDE = 6
+"""By default each sixth script and snippet is run, and each third patch."""
 
 COLD = SHOWN[:: len(SHOWN) // 6]
-"""The findings whose scripts are also run by a plain interpreter, which needs 5 s each. All scripts are run in
+"""The findings whose scripts are also run by a plain interpreter, which needs 5 s each. The other tests run scripts in
 children of one process that has imported torch.
 """
 
@@ -59,7 +60,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def some_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The first two of each kind and stage, and each sixth of all."""
+    """The first two of each kind and stage, and one in `STRIDE` of all."""
     groups = Counter[tuple[str, str | None]]()
     chosen = []
     for number, finding in enumerate(findings):
