@@ -31,6 +31,7 @@ from ddefuzz.oracles.program import look
 from ddefuzz.oracles.table import oracle_of, row_of
 from ddefuzz.program.evaluate import evaluate, materialize, run_step
 from ddefuzz.program.model import (
+    Apply,
     Attribute,
     Call,
     Dim,
@@ -42,7 +43,7 @@ from ddefuzz.program.model import (
     Program,
     Recipe,
     functions_in,
-    walk,
+    walk_outside,
 )
 from ddefuzz.program.recipes import DIFFERENTIABLE
 from ddefuzz.program.sizes import CallSize, at_data_size, static
@@ -91,7 +92,7 @@ def first_source(program: Program) -> Source | None:
 
 def _first_inside(expr: Expr, env: dict[str, Any]) -> Expr | None:
     """The innermost operation of `expr`, in the order of evaluation, whose value is unbacked."""
-    operations = [node for node in walk(expr) if isinstance(node, Call | Index)]
+    operations = [node for node in walk_outside(expr) if isinstance(node, Apply | Call | Index)]
     return next((node for node in reversed(operations) if _is_data(node) or _is_unbacked(evaluate(node, env))), None)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -36,6 +36,7 @@ from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import error_line, prepare
 from ddefuzz.instrument.recorder import modules_in
 from ddefuzz.internal import message_of
+from ddefuzz.program.plain import control_flow_in_python
 from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size, order_of, with_drawn
 from ddefuzz.program.text import print_program
@@ -285,7 +286,7 @@ def _run(
         _nudge(leaves_of(fresh), nudge)
     compute = capture.compute if side == "captured" else capture.reference
     try:
-        with _state_kept(capture.module):
+        with _state_kept(capture.module), nullcontext() if side == "captured" else control_flow_in_python():
             value = compute(fresh)
             order = order_of(at.size, backward=capture.backward)
             if order:

@@ -18,8 +18,9 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from ddefuzz.generate.bodies import draw_body, takes_functions
 from ddefuzz.generate.lockstep import REFUSALS, WORD_BITS, WORDS, Choices, Handle, Journal, Lockstep, strict_eager
-from ddefuzz.generate.profiles import PROFILES, Draw, Profile, cumulative_weights, drawable, profile_named
+from ddefuzz.generate.profiles import CAPTURES, PROFILES, Draw, Profile, cumulative_weights, drawable, profile_named
 from ddefuzz.generate.tensors import (
     MAX_SIZE,
     NothingFitsError,
@@ -102,6 +103,8 @@ class Arguments:
                 return draw_data(lockstep, choices, slot)
             case spec.Leaf():
                 return add_leaf(lockstep, slot)
+            case spec.Body():
+                return draw_body(lockstep, choices, slot, filled, _attempt_inside)
 
     def _extent(self, wanted: spec.Extent) -> Handle:
         if isinstance(wanted, int):
@@ -176,6 +179,12 @@ def _indexes(tensor: Handle, below: Handle) -> bool:
         and (values.numel() == 0 or (int(values.min()) >= 0 and int(values.max()) < size))
         for values, size in ((tensor.left, below.left), (tensor.right, below.right))
     )
+
+
+def _attempt_inside(lockstep: Lockstep, choices: Choices) -> bool:
+    """Add a step inside of a function: an op that captures, and that takes no function itself."""
+    op = pick(profile_named(CAPTURES), choices)
+    return not takes_functions(op) and attempt(lockstep, choices, op)
 
 
 FOCUS: Final = st.integers(0, 2**16 - 1)
@@ -320,7 +329,7 @@ def attempt(lockstep: Lockstep, choices: Choices, op: OpSpec) -> bool:
     return True
 
 
-GENERATOR_VERSION: Final = 7
+GENERATOR_VERSION: Final = 8
 """Raised when the code of `generate` or of a campaign's guide changes the program of an index. Tables have a digest."""
 
 FOCUS_BYTES: Final = 2

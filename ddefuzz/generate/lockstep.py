@@ -66,13 +66,14 @@ def strict_eager() -> Iterator[None]:
 
     So whether a step is dropped does not depend on what ran before. A warning that C++ gives before it raises
     cannot become an error. torch prints it (`PyWarningHandler` in torch/csrc/Exceptions.cpp), and it is
-    discarded here.
+    discarded here. What torch says of itself when a module of it is loaded is no warning about a step.
     """
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
         with _one_thread(), warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
             yield
     finally:
         torch.set_warn_always(always)
@@ -165,6 +166,25 @@ class Lockstep:
         del self.steps[mark.steps :]
         del self.tensors[mark.tensors :]
         del self.ints[mark.ints :]
+
+    @contextmanager
+    def function(self, parameters: abc.Mapping[str, Handle], *, alone: bool) -> Iterator[None]:
+        """In the block, steps are those of a function: they see its parameters, and what is around it unless `alone`.
+
+        Its steps are removed at the end. Inputs that were added stay.
+        """
+        mark, tensors, ints = self.mark(), self.tensors, self.ints
+        self.tensors, self.ints = ([], []) if alone else ([*tensors], [*ints])
+        for name, value in parameters.items():
+            self._left[name], self._right[name] = value.left, value.right
+            self._offer([handle_of(Name(name), value.left, value.right)])
+        try:
+            yield
+        finally:
+            del self.steps[mark.steps :]
+            self.tensors, self.ints = tensors, ints
+            for item in self.inputs[mark.inputs :]:
+                self.tensors.append(handle_of(Name(item.name), self._left[item.name], self._right[item.name]))
 
     def add_input(
         self,

@@ -143,6 +143,9 @@ _RARE: Final = {
     "decompositions": 0.7,
     "losses": 0.6,
     "references": 0.3,
+    "control": 0.5,
+    "scans": 0.2,
+    "functional": 0.5,
 }
 
 
@@ -160,7 +163,7 @@ _DEFAULT: Final = {
 }
 
 
-_NOT_CAPTURED: Final = ("branches", "references", "gradients", "normalization", "losses", "attention")
+_NOT_CAPTURED: Final = ("branches", "references", "gradients", "normalization", "losses", "attention", "scans")
 """Groups whose ops stop capture more often than others: dynamo refuses them, or a size decides between kernels."""
 
 
@@ -180,6 +183,7 @@ PROFILES: Final[dict[str, Profile]] = {
         _focused("contiguity", "contiguity", "reshape"),
         _focused("reductions", "reductions", "decompositions", "transforms"),
         _focused("nn", "normalization", "attention", "convolution", "pooling", "resampling", "losses"),
+        _focused("functions", "control", "scans", "functional"),
         Profile(SHORT, _RARE, min_steps=2, max_steps=4),
         Profile(
             CAPTURES,

@@ -401,9 +401,10 @@ def draw_data(lockstep: Lockstep, choices: Choices, slot: Data) -> Handle:
         case "distinct":
             dtype, recipe = "int64", Recipe("distinct", (choices.between(3, count - 1),))
     dims = tuple(map(Dim, slot.shape))
+    known = {tensor.expr: tensor for tensor in lockstep.tensors}
     for item in lockstep.inputs:
-        if (item.recipe, item.shape) == (recipe, dims) and choices.one_in(2):
-            return next(tensor for tensor in lockstep.tensors if tensor.expr == Name(item.name))
+        if (item.recipe, item.shape) == (recipe, dims) and Name(item.name) in known and choices.one_in(2):
+            return known[Name(item.name)]
     return lockstep.add_input(dtype, dims, recipe)
 
 

@@ -19,7 +19,7 @@ from ddefuzz.errors import UnsupportedError
 from ddefuzz.minimize.order import is_operation
 from ddefuzz.minimize.rewrite import Inspect, Scalar, StandIn
 from ddefuzz.program.evaluate import evaluate, materialize, run_step
-from ddefuzz.program.model import Dim, Expr, Input, Name, Program, Recipe, walk
+from ddefuzz.program.model import Dim, Expr, Input, Name, Program, Recipe, walk, walk_outside
 from ddefuzz.program.sizes import DataSize, at_data_size
 
 OTHER_SIZES: tuple[DataSize, ...] = ("2", "all", "1", "0")
@@ -131,7 +131,7 @@ def _can_be_returned(value: object) -> bool:
 
 def _inside(expr: Expr, env: Mapping[str, object]) -> Values:
     """The operations below the outermost. Those that write in place are left out, because they are run again here."""
-    nested = (node for node in walk(expr) if node is not expr and is_operation(node))
+    nested = (node for node in walk_outside(expr) if node is not expr and is_operation(node))
     return {node: evaluate(node, env) for node in nested if not _writes(node)}
 
 

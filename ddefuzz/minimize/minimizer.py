@@ -8,7 +8,17 @@ from typing import TypeAlias
 
 from ddefuzz.minimize.order import sort_key
 from ddefuzz.minimize.rewrite import Facts, Inspect, know_nothing, tidy
-from ddefuzz.minimize.structure import cut, drop_dead, drop_steps, inline, isolate, isolate_any, promote, return_less
+from ddefuzz.minimize.structure import (
+    call_functions,
+    cut,
+    drop_dead,
+    drop_steps,
+    inline,
+    isolate,
+    isolate_any,
+    promote,
+    return_less,
+)
 from ddefuzz.minimize.values import (
     back_dims,
     drop_arguments,
@@ -37,6 +47,7 @@ PASSES: tuple[Pass, ...] = (
     promote,
     isolate_any,
     return_less,
+    call_functions,
     drop_dead,
     cut,
     drop_steps,

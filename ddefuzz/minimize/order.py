@@ -12,6 +12,7 @@ from ddefuzz.ops.catalogue import CALLABLES
 from ddefuzz.program.expressions import METHOD_PREFIX
 from ddefuzz.program.model import (
     DEFAULT_UNBACKED_SIZE,
+    Apply,
     Attribute,
     Binary,
     Call,
@@ -257,7 +258,7 @@ def is_operation(expr: Expr) -> bool:
         case Attribute(_, name):
             return name != "shape"
         case _:
-            return isinstance(expr, Call | Index | Binary | Unary | Conditional)
+            return isinstance(expr, Apply | Call | Index | Binary | Unary | Conditional)
 
 
 def operations(program: Program) -> int:

@@ -20,6 +20,7 @@ from ddefuzz.program.model import (
     Expr,
     Index,
     Input,
+    Lambda,
     Literal,
     Name,
     Program,
@@ -187,13 +188,28 @@ def tidy(program: Program) -> Program:
             for one in inputs
         ),
         steps=tuple(
-            replace(step, targets=tuple(names[t] for t in step.targets), value=substitute(step.value, renamed))
+            replace(
+                step,
+                targets=tuple(names[t] for t in step.targets),
+                value=_with_usual_parameters(substitute(step.value, renamed)),
+            )
             for step in program.steps
         ),
-        returns=substitute(program.returns, renamed),
+        returns=_with_usual_parameters(substitute(program.returns, renamed)),
     )
 
 
+def _with_usual_parameters(expr: Expr, outside: int = 0) -> Expr:
+    """`expr` with the usual names of parameters. `outside` is the number of those of the functions around it."""
+    if not isinstance(expr, Lambda):
+        return mapped(expr, lambda child: _with_usual_parameters(child, outside))
+    places = range(outside, outside + len(expr.parameters))
+    new = tuple(PARAMETERS[at] if at < len(PARAMETERS) else f"p{at}" for at in places)
+    body = substitute(expr.body, {old: Name(name) for old, name in zip(expr.parameters, new, strict=True)})
+    return Lambda(new, _with_usual_parameters(body, outside + len(new)))
+
+
+PARAMETERS = ("p", "q", "r", "s")
 INPUT_STEMS = {"bool": ("mask",), "int64": ("index",)}
 TENSOR_STEMS = ("x", "y", "z", "w")
 SIZE_STEMS = ("n", "m", "k")

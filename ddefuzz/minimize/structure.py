@@ -9,6 +9,7 @@ from ddefuzz.minimize.order import is_operation, operations
 from ddefuzz.minimize.rewrite import (
     Facts,
     Scalar,
+    everywhere,
     fresh_name,
     live_steps,
     newly_dead_dropped,
@@ -17,6 +18,7 @@ from ddefuzz.minimize.rewrite import (
     without_steps,
 )
 from ddefuzz.program.model import (
+    Apply,
     Attribute,
     Binary,
     Call,
@@ -25,6 +27,7 @@ from ddefuzz.program.model import (
     Expr,
     Index,
     Input,
+    Lambda,
     Literal,
     Name,
     Program,
@@ -38,6 +41,7 @@ from ddefuzz.program.model import (
     names_in,
     substitute,
     walk,
+    walk_outside,
 )
 
 Replacement = tuple[Expr, Input | None]
@@ -98,13 +102,13 @@ def _one_by_one(choices: list[list[Replacement]]) -> Iterator[tuple[Replacement,
 
 
 def _latest_first(program: Program) -> dict[Expr, bool]:
-    """The operations, from the last to the first, each with whether it is a statement."""
+    """The operations outside of functions, from the last to the first, each with whether it is a statement."""
     latest: dict[Expr, bool] = {}
-    for node in walk(program.returns):
+    for node in walk_outside(program.returns):
         if is_operation(node):
             latest.setdefault(node, False)
     for step in reversed(program.steps):
-        for node in walk(step.value):
+        for node in walk_outside(step.value):
             if is_operation(node):
                 latest.setdefault(node, not step.targets and node is step.value)
     return latest
@@ -286,5 +290,30 @@ def inline(program: Program, facts: Facts) -> Iterator[Program]:
             yield without_steps(program, (place,), {target: step.value})
 
 
+def call_functions(program: Program, facts: Facts) -> Iterator[Program]:
+    """Replace a call that takes functions by what one of them computes for its other arguments, or for their rows."""
+    del facts
+
+    def simpler(node: Expr) -> Iterator[Expr]:
+        match node:
+            case Call(_, args):
+                functions = [arg for arg in args if isinstance(arg, Lambda)]
+                others = tuple(arg for arg in args if not isinstance(arg, Lambda))
+                given = [*(arg.items for arg in others if isinstance(arg, Sequence)), others, others[:1]]
+            case Apply(Call(_, args), others):
+                functions = [one for arg in args for one in walk(arg) if isinstance(one, Lambda)]
+                given = [others]
+            case _:
+                return
+        for function in functions:
+            for operands in given:
+                rows = tuple(Index(operand, Literal(0)) for operand in operands)
+                if len(operands) == len(function.parameters):
+                    yield substitute(function.body, dict(zip(function.parameters, operands, strict=True)))
+                    yield substitute(function.body, dict(zip(function.parameters, rows, strict=True)))
+
+    yield from everywhere(program, simpler)
+
+
 def _nests(expr: Expr) -> bool:
-    return any(isinstance(node, Call | Binary | Unary | Conditional) for node in walk(expr))
+    return any(isinstance(node, Apply | Call | Binary | Unary | Conditional) for node in walk(expr))

@@ -17,6 +17,7 @@ from ddefuzz.program.model import (
     Expr,
     Index,
     Input,
+    Lambda,
     Literal,
     Name,
     Program,
@@ -53,13 +54,14 @@ def hoist(program: Program, facts: Facts) -> Iterator[Program]:
 
     def simpler(node: Expr) -> Iterator[Expr]:
         if is_operation(node) or isinstance(node, Index | Attribute):
-            yield from (child for child in children(node) if not _only_in_an_index(child))
+            yield from (child for child in children(node) if not _only_in_its_place(child))
 
     yield from everywhere(program, simpler)
 
 
-def _only_in_an_index(expr: Expr) -> bool:
-    return any(isinstance(part, Slice | Ellipsis_) for part in (expr, *children(expr)))
+def _only_in_its_place(expr: Expr) -> bool:
+    """Whether an expression can be only in an index, or only an argument of a call."""
+    return isinstance(expr, Lambda) or any(isinstance(part, Slice | Ellipsis_) for part in (expr, *children(expr)))
 
 
 def shorten(program: Program, facts: Facts) -> Iterator[Program]:

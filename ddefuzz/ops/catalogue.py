@@ -10,6 +10,7 @@ from ddefuzz.ops.contiguity import CONTIGUITY
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.factories import FACTORIES
 from ddefuzz.ops.gradients import GRADIENTS, MAPPED
+from ddefuzz.ops.higher_order import CONTROL, FUNCTIONAL, SCANS
 from ddefuzz.ops.linalg import DECOMPOSITIONS, PRODUCTS, TRANSFORMS
 from ddefuzz.ops.losses import LOSSES
 from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAMPLING
@@ -49,6 +50,9 @@ GROUPS: Final[dict[str, tuple[OpSpec, ...]]] = {
     "losses": LOSSES,
     "gradients": GRADIENTS,
     "mapped": MAPPED,
+    "control": CONTROL,
+    "scans": SCANS,
+    "functional": FUNCTIONAL,
     "references": REFERENCES,
 }
 

@@ -8,13 +8,12 @@ describes what is worth trying, not what is legal. torch is the type checker: a 
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias
 
-from ddefuzz import syntax
-from ddefuzz.program.model import Constant, Expr
+from ddefuzz.program.expressions import parse_expression
+from ddefuzz.program.model import Call, Constant, Expr, walk
 from ddefuzz.program.model import Literal as Value
 
 Kind: TypeAlias = Literal["float", "int", "bool", "complex", "number", "any"]
@@ -158,8 +157,36 @@ class Leaf:
     layout: str = "contiguous"
 
 
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a function of the template computes, drawn as a few steps: an expression of the function's parameters.
+
+    `parameters` are their names, each with a template of a value that it has in a call. The result has the shape and
+    dtype of the template `shape`, the dtype and rank of the result of an earlier slot `like`, or is one float
+    (`scalar`). It shares no memory with the parameters, because torch's control flow does not allow that.
+    """
+
+    parameters: tuple[tuple[str, str], ...]
+    shape: str | None = None
+    like: str | None = None
+    scalar: bool = False
+
+
 Slot: TypeAlias = (
-    Tensor | Indices | Size | Number | Choice | DimOf | DimsOf | Shape | ReshapeOf | ExpandOf | SplitOf | Data | Leaf
+    Tensor
+    | Indices
+    | Size
+    | Number
+    | Choice
+    | DimOf
+    | DimsOf
+    | Shape
+    | ReshapeOf
+    | ExpandOf
+    | SplitOf
+    | Data
+    | Leaf
+    | Body
 )
 
 
@@ -194,26 +221,16 @@ def choice(*options: int | float | bool | str | Constant | None) -> Choice:
     return Choice(tuple(option if isinstance(option, Constant) else Value(option) for option in options))
 
 
+def body(*, shape: str | None = None, like: str | None = None, scalar: bool = False, **parameters: str) -> Body:
+    """What a function of these parameters computes."""
+    return Body(tuple(parameters.items()), shape, like, scalar)
+
+
 FLAG = choice(False, True)
 
 
 @cache
 def callables_in(template: str) -> tuple[str, ...]:
     """The catalogue names that a template calls: `torch.chunk`, `int`, `Tensor.view`, `torch.vmap(torch.cat)`."""
-    calls = [node for node in ast.walk(syntax.parse(template, mode="eval")) if isinstance(node, ast.Call)]
-    mapped = {call.func for call in calls if isinstance(call.func, ast.Call)}
-    return tuple(dict.fromkeys(_callable_name(call.func) for call in calls if call not in mapped))
-
-
-def _callable_name(function: ast.expr) -> str:
-    """The dotted name of a function under `torch`, a bare name or mapped function unchanged, else a method."""
-    if isinstance(function, ast.Call):
-        return ast.unparse(function)
-    path = []
-    node = function
-    while isinstance(node, ast.Attribute):
-        path.append(node.attr)
-        node = node.value
-    if isinstance(node, ast.Name) and (node.id == "torch" or not path):
-        return ".".join((node.id, *reversed(path)))
-    return f"Tensor.{path[0]}"
+    calls = (node for node in walk(parse_expression(template)) if isinstance(node, Call))
+    return tuple(dict.fromkeys(call.function for call in calls))

@@ -11,6 +11,7 @@ import torch
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.program.expressions import BINARY, BUILTINS, MAPPED_PREFIX, METHOD_PREFIX, UNARY
 from ddefuzz.program.model import (
+    Apply,
     Attribute,
     Binary,
     Call,
@@ -20,6 +21,7 @@ from ddefuzz.program.model import (
     Expr,
     Index,
     Input,
+    Lambda,
     Literal,
     Name,
     Program,
@@ -28,6 +30,7 @@ from ddefuzz.program.model import (
     Step,
     Unary,
 )
+from ddefuzz.program.plain import PLAIN
 from ddefuzz.program.recipes import input_expression
 
 _GENERATOR: Final = Name("generator")
@@ -79,6 +82,10 @@ def evaluate(expr: Expr, env: Mapping[str, object]) -> Any:
             return values if is_list else tuple(values)
         case Index(value, index):
             return evaluate(value, env)[evaluate(index, env)]
+        case Binary("and", left, right):
+            return evaluate(left, env) and evaluate(right, env)
+        case Binary("or", left, right):
+            return evaluate(left, env) or evaluate(right, env)
         case Binary(op, left, right):
             return BINARY[op].compute(evaluate(left, env), evaluate(right, env))
         case Attribute(value, name):
@@ -91,6 +98,10 @@ def evaluate(expr: Expr, env: Mapping[str, object]) -> Any:
             return UNARY[op].compute(evaluate(operand, env))
         case Conditional(test, body, orelse):
             return evaluate(body if evaluate(test, env) else orelse, env)
+        case Lambda(parameters, body):
+            return lambda *values: evaluate(body, {**env, **dict(zip(parameters, values, strict=True))})
+        case Apply(function, args):
+            return evaluate(function, env)(*[evaluate(arg, env) for arg in args])
         case Ellipsis_():
             return ...
 
@@ -100,12 +111,14 @@ def resolve(name: str) -> Any:
     """The function or constant of a catalogue name: `torch.chunk`, `torch.float32`, `int`, `Tensor.view`
     (unbound).
 
-    `torch.vmap(torch.cat)` is the mapped function.
+    `torch.vmap(torch.cat)` is the mapped function. Control flow is plain Python (`plain.PLAIN`).
 
     Raises UnsupportedError if this torch does not have it.
     """
     if name in BUILTINS:
         return BUILTINS[name]
+    if name in PLAIN:
+        return PLAIN[name]
     if name.startswith(MAPPED_PREFIX):
         return torch.vmap(resolve(name.removeprefix(MAPPED_PREFIX).removesuffix(")")))
     is_method = name.startswith(METHOD_PREFIX)

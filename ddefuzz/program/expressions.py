@@ -13,12 +13,14 @@ import math
 import operator
 import re
 from collections.abc import Callable, Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import Any, Final, NoReturn
 
 from ddefuzz import syntax
 from ddefuzz.errors import ProgramError
 from ddefuzz.program.model import (
+    Apply,
     Attribute,
     Binary,
     Call,
@@ -27,6 +29,7 @@ from ddefuzz.program.model import (
     Ellipsis_,
     Expr,
     Index,
+    Lambda,
     Literal,
     Name,
     Sequence,
@@ -71,15 +74,18 @@ RESERVED: Final = frozenset({"torch", "Tensor", "program", *BUILTINS})
 MAX_INT: Final = 2**63
 MAX_STRING: Final = 1_000
 
-_CONDITIONAL, _NOT, _COMPARE, _UNARY, _POWER, _NUMBER, _ATOM = 1, 3, 4, 11, 12, 13, 14
+_CONDITIONAL, _OR, _AND, _NOT, _COMPARE, _UNARY, _POWER, _NUMBER, _ATOM = 0, 1, 2, 3, 4, 11, 12, 13, 14
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator: its Python spelling, its node class, the function that computes it, and its precedence."""
+    """One operator: its Python spelling, its node class, the function that computes it, and its precedence.
+
+    `and` and `or` do not always compute their right side (`evaluate`).
+    """
 
     spelling: str
-    node: type[ast.operator | ast.cmpop | ast.unaryop]
+    node: type[ast.operator | ast.cmpop | ast.unaryop | ast.boolop]
     compute: Callable[..., Any]
     precedence: int
 
@@ -87,6 +93,8 @@ class Operator:
 BINARY: Final[dict[str, Operator]] = {
     row.spelling: row
     for row in (
+        Operator("or", ast.Or, lambda left, right: left or right, _OR),
+        Operator("and", ast.And, lambda left, right: left and right, _AND),
         Operator("<", ast.Lt, operator.lt, _COMPARE),
         Operator("<=", ast.LtE, operator.le, _COMPARE),
         Operator("==", ast.Eq, operator.eq, _COMPARE),
@@ -184,6 +192,10 @@ def _text(expr: Expr) -> tuple[str, int]:
         case Sequence(items, is_list):
             text = ", ".join(_print(item, _CONDITIONAL) for item in items)
             return (f"[{text}]" if is_list else f"({text}{',' if len(items) == 1 else ''})"), _ATOM
+        case Lambda(parameters, body):
+            return f"lambda {', '.join(parameters)}: {_print(body, _CONDITIONAL)}", _CONDITIONAL
+        case Apply(function, args):
+            return f"{_print(function, _ATOM)}({', '.join(_print(arg, _CONDITIONAL) for arg in args)})", _ATOM
         case Slice() | Ellipsis_():
             return _index_text(expr), _ATOM
 
@@ -218,11 +230,17 @@ def _index_text_of_item(item: Expr) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How an expression is parsed: the file's path for messages, and the functions and names that it may use."""
+    """How an expression is parsed: the file's path for messages, and the functions and names that it may use.
+
+    `parameters` are those of the functions around it. The parser adds those of each function to `ever`, because no
+    later target may have their names.
+    """
 
     path: str
     callables: Container[str]
     names: Container[str]
+    parameters: frozenset[str] = frozenset()
+    ever: set[str] = field(default_factory=set)
 
 
 class _Everything:
@@ -250,7 +268,7 @@ def read_expression(node: ast.expr, scope: Scope) -> Expr:
 
     match node:
         case ast.Name(id):
-            if id not in scope.names:
+            if id not in scope.names and id not in scope.parameters:
                 refuse(node, scope.path, "an input or the target of an earlier step")
             return Name(id)
         case ast.Constant():
@@ -267,6 +285,8 @@ def read_expression(node: ast.expr, scope: Scope) -> Expr:
             if attr not in ATTRIBUTES:
                 refuse(node, scope.path, f"one of the attributes {', '.join(sorted(ATTRIBUTES))}, or a call")
             return Attribute(inner(value), attr)
+        case ast.BoolOp(op, values):
+            return reduce(partial(Binary, _BINARY_OF_NODE[type(op)]), map(inner, values))
         case ast.BinOp(left, op, right):
             if type(op) not in _BINARY_OF_NODE:
                 refuse(node, scope.path, f"one of the operators {' '.join(BINARY)}")
@@ -323,17 +343,40 @@ def _read_constant(node: ast.expr, scope: Scope) -> Expr:
 
 
 def _read_call(node: ast.Call, scope: Scope) -> Expr:
-    function, args = _read_function(node, scope)
-    if function not in scope.callables:
-        raise ProgramError(scope.path, node.lineno, f"a call of {function!r}", "a function of the catalogue")
+    if isinstance(node.func, ast.Call) and not _is_mapped(node.func):
+        if node.keywords:
+            refuse(node, scope.path, "no keyword arguments in a call of what a call returns")
+        function = _read_call(node.func, scope)
+        if not isinstance(function, Call):
+            refuse(node, scope.path, "a call of what a function returns")
+        return Apply(function, tuple(_read_argument(arg, scope) for arg in node.args))
+    name, args = _read_function(node, scope)
+    if name not in scope.callables:
+        raise ProgramError(scope.path, node.lineno, f"a call of {name!r}", "a function of the catalogue")
     kwargs: list[tuple[str, Expr]] = []
     for keyword_node in node.keywords:
         if keyword_node.arg is None or not is_keyword_name(keyword_node.arg):
             refuse(node, scope.path, "keyword arguments by name, without **")
         if keyword_node.arg in dict(kwargs):
             refuse(node, scope.path, f"the keyword argument {keyword_node.arg} once")
-        kwargs.append((keyword_node.arg, read_expression(keyword_node.value, scope)))
-    return Call(function, args + tuple(read_expression(arg, scope) for arg in node.args), tuple(kwargs))
+        kwargs.append((keyword_node.arg, _read_argument(keyword_node.value, scope)))
+    return Call(name, args + tuple(_read_argument(arg, scope) for arg in node.args), tuple(kwargs))
+
+
+def _read_argument(node: ast.expr, scope: Scope) -> Expr:
+    """An argument of a call, the only place of a function."""
+    if not isinstance(node, ast.Lambda):
+        return read_expression(node, scope)
+    given = node.args
+    if given.posonlyargs or given.vararg or given.kwonlyargs or given.kwarg or given.defaults:
+        refuse(node, scope.path, "plain parameters without defaults")
+    names = tuple(argument.arg for argument in given.args)
+    for name in names:
+        is_taken = scope.names is not EVERYTHING and name in scope.names
+        if not is_name(name) or is_taken or name in scope.parameters or names.count(name) > 1:
+            raise ProgramError(scope.path, node.lineno, f"the parameter {name!r}", "a new name, not reserved")
+    scope.ever.update(names)
+    return Lambda(names, read_expression(node.body, replace(scope, parameters=scope.parameters.union(names))))
 
 
 def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]:
@@ -341,7 +384,7 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
     match node.func:
         case ast.Name(id):
             return id, ()
-        case ast.Call(ast.Attribute(ast.Name("torch"), "vmap"), [ast.Attribute() as inner], []) if _dotted(inner):
+        case ast.Call(_, [inner]) as mapped if _is_mapped(mapped):
             return f"{MAPPED_PREFIX}{_dotted(inner)})", ()
         case ast.Attribute(value, attr) as function:
             if (path := _dotted(function)) is not None:
@@ -352,6 +395,15 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
             return f"{METHOD_PREFIX}{attr}", (read_expression(value, scope),)
         case _:
             refuse(node, scope.path, "a call of a function or method by name")
+
+
+def _is_mapped(node: ast.Call) -> bool:
+    """Whether a call is `torch.vmap` of a function of torch: its name is a function of the catalogue."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Name("torch"), "vmap"), [ast.Attribute() as inner], []):
+            return _dotted(inner) is not None
+        case _:
+            return False
 
 
 def _dotted(node: ast.expr) -> str | None:

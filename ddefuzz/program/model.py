@@ -125,8 +125,41 @@ class Conditional:
     orelse: Expr
 
 
+@dataclass(frozen=True, slots=True)
+class Lambda:
+    """A function that a call takes: a branch of `torch.cond`, the body of a loop, what `torch.func.grad` derives.
+
+    It may read names of the program around it. No input, target or enclosing function has the name of a parameter, so
+    a substitution captures nothing. Two functions that are beside each other may have the same parameters.
+    """
+
+    parameters: tuple[str, ...]
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A call of what a call returns: `torch.func.grad(lambda a: a.sum())(x)`."""
+
+    function: Call
+    args: tuple[Expr, ...]
+
+
 Expr: TypeAlias = (
-    Name | Literal | Constant | Sequence | Slice | Ellipsis_ | Call | Index | Attribute | Binary | Unary | Conditional
+    Name
+    | Literal
+    | Constant
+    | Sequence
+    | Slice
+    | Ellipsis_
+    | Call
+    | Index
+    | Attribute
+    | Binary
+    | Unary
+    | Conditional
+    | Lambda
+    | Apply
 )
 
 
@@ -189,6 +222,11 @@ def children(expr: Expr) -> Iterator[Expr]:
         case Call(_, args, kwargs):
             yield from args
             yield from (value for _, value in kwargs)
+        case Lambda(_, body):
+            yield body
+        case Apply(function, args):
+            yield function
+            yield from args
         case Name() | Literal() | Constant() | Ellipsis_():
             return
         case _:
@@ -205,9 +243,23 @@ def walk(expr: Expr) -> Iterator[Expr]:
         yield from walk(child)
 
 
+def walk_outside(expr: Expr) -> Iterator[Expr]:
+    """`expr` and its subexpressions that have a value where `expr` has one: all but what is inside of a `Lambda`."""
+    yield expr
+    if not isinstance(expr, Lambda):
+        for child in children(expr):
+            yield from walk_outside(child)
+
+
+def parameters_in(expr: Expr) -> frozenset[str]:
+    """The parameters of the functions in `expr`."""
+    return frozenset(name for node in walk(expr) if isinstance(node, Lambda) for name in node.parameters)
+
+
 def names_in(expr: Expr) -> frozenset[str]:
     """The inputs and targets that `expr` reads."""
-    return frozenset(node.id for node in walk(expr) if isinstance(node, Name))
+    read = frozenset(node.id for node in walk(expr) if isinstance(node, Name))
+    return read - parameters_in(expr)
 
 
 def mapped(expr: Expr, inner: Callable[[Expr], Expr]) -> Expr:
@@ -234,6 +286,11 @@ def mapped(expr: Expr, inner: Callable[[Expr], Expr]) -> Expr:
             return Unary(op, changed)
         case Conditional(test, body, orelse):
             return Conditional(inner(test), inner(body), inner(orelse))
+        case Lambda(parameters, body):
+            return Lambda(parameters, inner(body))
+        case Apply(function, args):
+            called = inner(function)
+            return Apply(called if isinstance(called, Call) else function, tuple(map(inner, args)))
 
 
 def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:

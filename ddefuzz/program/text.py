@@ -19,7 +19,7 @@ import hashlib
 import re
 import warnings
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -367,18 +367,19 @@ def _read_body(function: ast.FunctionDef, scope: Scope) -> tuple[tuple[Step, ...
     if len(statements) > MAX_STEPS:
         raise ProgramError(scope.path, function.lineno, f"{len(statements)} steps", f"at most {MAX_STEPS}")
     known = {argument.arg for argument in function.args.args}
+    scope = replace(scope, names=known)
     steps: list[Step] = []
     for statement in statements:
-        step = _read_step(statement, Scope(scope.path, scope.callables, known))
+        step = _read_step(statement, scope)
         for target in step.targets:
-            if not is_name(target) or target in known:
+            if not is_name(target) or target in known or target in scope.ever:
                 expected = "a new name without leading '__', not reserved"
                 raise ProgramError(scope.path, statement.lineno, f"the target {target!r}", expected)
             known.add(target)
         steps.append(step)
     if not isinstance(last, ast.Return) or last.value is None:
         refuse(last, scope.path, "a value returned at the end")
-    return tuple(steps), read_expression(last.value, Scope(scope.path, scope.callables, known))
+    return tuple(steps), read_expression(last.value, scope)
 
 
 def _read_step(statement: ast.stmt, scope: Scope) -> Step:

@@ -23,6 +23,10 @@ PROGRAMS = [
     "    return torch.nn.functional.pad(x, (0, 1), value=torch.inf)",
     "    return torch.vmap(torch.cat)((x, x + 1), dim=0)",
     "    return (not True, ~mask, len(x), max(1, min(3, 2)), 'a', None, (1.5 + 2.0j), 1 - (2 - 3))",
+    "    return (x.shape[0] > 9 and 1 or 2, x.shape[0] > 3 and x, x.shape[0] > 3 or mask and x)",
+    "    a = x * 2\n    return torch.vmap(lambda row: row.sum() + a.sum())(x)",
+    "    return torch.vmap(torch.func.grad(lambda row: (row * row).sum()))(x)",
+    "    return torch.func.grad(lambda a, b: torch.vmap(lambda row: row * b.sum())(a).sum())(x, x)",
     "    a = torch.topk(x, k=2)\n    return (a.values, a[1], int(2.5), x[[0, 1]], x[None, :, ()])",
 ]
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ddefuzz.program.expressions import ATTRIBUTES, BINARY, CONSTANTS, UNARY, is_keyword_name, is_name
 from ddefuzz.program.model import (
+    Apply,
     Attribute,
     Binary,
     Call,
@@ -20,6 +21,7 @@ from ddefuzz.program.model import (
     Expr,
     Index,
     Input,
+    Lambda,
     Literal,
     Name,
     Program,
@@ -28,6 +30,7 @@ from ddefuzz.program.model import (
     Slice,
     Step,
     Unary,
+    parameters_in,
     substitute,
 )
 from ddefuzz.program.recipes import ANNOTATIONS, LAYOUTS, RECIPES, fault_of
@@ -54,6 +57,9 @@ _FUNCTIONS = st.sampled_from(
 _METHODS = st.sampled_from(["Tensor.view", "Tensor.item", "Tensor.__getitem__"])
 
 
+_PARAMETERS = ("first_parameter", "second_parameter")
+
+
 def _nested(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     items = st.lists(inner, max_size=3).map(tuple)
     kwargs = st.lists(st.tuples(_KEYWORDS, inner), max_size=2, unique_by=lambda pair: pair[0]).map(tuple)
@@ -69,7 +75,16 @@ def _nested(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(Binary, st.sampled_from(sorted(BINARY)), inner, inner).map(_as_parsed),
         st.builds(Unary, st.sampled_from(sorted(UNARY)), inner).map(_as_parsed),
         st.builds(Conditional, inner, inner, inner),
+        st.builds(_with_function, inner, items),
+        st.builds(lambda body, given, args: Apply(_with_function(body, given), args), inner, items, items),
     )
+
+
+def _with_function(body: Expr, args: tuple[Expr, ...]) -> Call:
+    """A call with a function. Functions are not nested, because their parameters would have the same names."""
+    given: dict[str, Expr] = {str(at): Name(name) for at, name in enumerate(_PARAMETERS)}
+    inside = Literal(1) if parameters_in(body) else substitute(body, given)
+    return Call("torch.chunk", (*args, Lambda(_PARAMETERS, inside)), (("key", Lambda((), Literal(2))),))
 
 
 def _as_parsed(expr: Expr) -> Expr:

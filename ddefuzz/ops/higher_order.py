@@ -1,0 +1,60 @@
+"""Catalogue: functions of functions. What the functions compute is drawn (`Body`); a row writes the rest.
+
+Two are missing: `import torch` does not load the module of `torch.nn.attention.flex_attention`, and
+`torch.compiler.nested_compile_region` has to be called outside of what is captured.
+"""
+
+from __future__ import annotations
+
+from ddefuzz.ops.spec import OpSpec, Size, Tensor, body, op
+
+SOME = Tensor(1, 3, max_numel=64)
+ROWS = Tensor(1, 3, max_numel=64)
+
+CONTROL: tuple[OpSpec, ...] = (
+    op("torch.cond(x.sum() > 0, lambda a: f, lambda a: g, (x,))",
+       x=SOME, f=body(a="x"), g=body(a="x", like="f")),
+    op("torch.cond(x.sum() > 0, lambda a, b: f, lambda a, b: g, (x, y))",
+       x=SOME, y=SOME, f=body(a="x", b="y"), g=body(a="x", b="y", like="f")),
+    op("torch.cond(n > 2, lambda a: f, lambda a: g, (x,))",
+       x=SOME, n=Size(0, 6), f=body(a="x"), g=body(a="x", like="f")),
+    op("torch.cond(x.sum() > 0, lambda a: a[a > 0], lambda a: f, (x,))",
+       x=Tensor(1, 1, max_numel=64), f=body(a="x", like="x")),
+    op("torch.cond(x.sum() > 0, lambda a: a.nonzero(), lambda a: a.to(torch.int64).nonzero(), (x,))", x=SOME),
+    op("torch.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, f), (torch.zeros((), dtype=torch.int64), x))",
+       x=SOME, f=body(a="x", shape="x")),
+    op("torch.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, f), (torch.zeros((), dtype=torch.int64), x))",
+       x=SOME, n=Size(0, 4), f=body(a="x", shape="x")),
+    op("torch.while_loop(lambda a, b: (a.sum() < 9) & (b.sum() < 4), lambda a, b: (f, b + 1), (x, torch.zeros(1)))",
+       x=SOME, f=body(a="x", shape="x")),
+    op("torch.utils.checkpoint.checkpoint(lambda a: f, x, use_reentrant=False)", x=SOME, f=body(a="x")),
+)  # fmt: skip
+
+SCANS: tuple[OpSpec, ...] = (
+    op("torch._higher_order_ops.scan(lambda c, v: (f, g), x[0].clone(), x)",
+       x=ROWS, f=body(c="x[0]", v="x[0]", shape="x[0]"), g=body(c="x[0]", v="x[0]"), stops=True),
+    op("torch._higher_order_ops.scan(lambda c, v: (f, g), y, x, reverse=True)",
+       x=ROWS, y=SOME, f=body(c="y", v="x[0]", shape="y"), g=body(c="y", v="x[0]"), stops=True),
+    op('torch._higher_order_ops.associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")',
+       x=ROWS, stops=True),
+    op('torch._higher_order_ops.associative_scan(lambda a, b: torch.maximum(a, b), x, -1, combine_mode="generic")',
+       x=ROWS, stops=True),
+    op("torch._higher_order_ops.map(lambda a: f, x)", x=ROWS, f=body(a="x[0]"), stops=True),
+    op("torch._higher_order_ops.map(lambda a, b: f, x, y)",
+       x=ROWS, y=SOME, f=body(a="x[0]", b="y"), stops=True),
+)  # fmt: skip
+
+FUNCTIONAL: tuple[OpSpec, ...] = (
+    op("torch.func.grad(lambda a: f)(x)", x=SOME, f=body(a="x", scalar=True)),
+    op("torch.func.grad(lambda a, b: f)(x, y)", x=SOME, y=SOME, f=body(a="x", b="y", scalar=True)),
+    op("torch.func.grad_and_value(lambda a: f)(x)", x=SOME, f=body(a="x", scalar=True)),
+    op("torch.func.jacrev(lambda a: f)(x)", x=Tensor(1, 1, max_numel=8), f=body(a="x")),
+    op("torch.func.jacfwd(lambda a: f)(x)", x=Tensor(1, 1, max_numel=8), f=body(a="x"), stops=True),
+    op("torch.func.hessian(lambda a: f)(x)", x=Tensor(1, 1, max_numel=8), f=body(a="x", scalar=True), stops=True),
+    op("torch.func.jvp(lambda a: f, (x,), (x.clone(),))", x=SOME, f=body(a="x"), stops=True),
+    op("torch.vmap(lambda a: f)(x)", x=ROWS, f=body(a="x[0]")),
+    op("torch.vmap(lambda a: f, in_dims=-1)(x)", x=Tensor(2, 3, max_numel=64), f=body(a="x[..., 0]")),
+    op("torch.vmap(lambda a, b: f, in_dims=(0, None))(x, y)", x=ROWS, y=SOME, f=body(a="x[0]", b="y")),
+    op("torch.vmap(lambda a: f, out_dims=-1)(x)", x=ROWS, f=body(a="x[0]")),
+    op("torch.vmap(torch.func.grad(lambda a: f))(x)", x=ROWS, f=body(a="x[0]", scalar=True)),
+)  # fmt: skip
