@@ -20,6 +20,7 @@ from ddefuzz.errors import is_of
 from ddefuzz.execute import comparison, journal
 from ddefuzz.execute.comparison import ROUNDED, by_place, compared, gradients_of, is_inexact, is_rounding, lacks_values
 from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, marked_sizes, run_nodes
+from ddefuzz.execute.isolation import transforms_left
 from ddefuzz.execute.preparation import PreparedSubject, leaves_of
 from ddefuzz.execute.protocol import (
     ONLY_IN_EAGER,
@@ -96,6 +97,7 @@ class _At(NamedTuple):
         return replace(prepare(self.subject), kept=self.kept)
 
 
+@transforms_left()
 def _call(at: _At, capture: Capture, forms: tuple[Form, ...]) -> Call:
     began = time.process_time()
     expected = _run("eager", at, capture)
@@ -269,6 +271,7 @@ class _Result(NamedTuple):
     left: comparison.CallResult = comparison.CallResult()
 
 
+@transforms_left()
 def _run(
     side: Literal["eager", "captured"],
     at: _At,

@@ -405,6 +405,16 @@ def _refuse_signal(event: str, arguments: tuple[object, ...]) -> None:
 
 
 @contextmanager
+def transforms_left() -> Iterator[None]:
+    """Leave the transforms of torch.func that the code in the block leaves on. Dynamo does so if a function raises."""
+    depth = torch_api.bound(torch_api.FUNCTORCH_DEPTH)()
+    try:
+        yield
+    finally:
+        torch_api.bound(torch_api.FUNCTORCH_UNDO)(depth)
+
+
+@contextmanager
 def unwound() -> Iterator[None]:
     """Leave the modes that the code in the block leaves on, at its end: those of dispatch and functions, the default
     device, the transforms of torch.func, autocast, gradients and inference mode. In the block, gradients are on.
@@ -412,13 +422,12 @@ def unwound() -> Iterator[None]:
     dispatch, function = (torch_api.bound(row) for row in (torch_api.DISPATCH_MODES, torch_api.FUNCTION_MODES))
     device, current = torch_api.DEFAULT_DEVICE.get(), torch_api.CURRENT_DEVICE
     before, on, context = dispatch(), function(), getattr(device, "device_context", None)
-    place, depth = current.get(), torch_api.bound(torch_api.FUNCTORCH_DEPTH)()
-    autocast = torch.is_autocast_enabled("cpu")
+    place, autocast = current.get(), torch.is_autocast_enabled("cpu")
     with torch.inference_mode(mode=False):  # it restores the modes of gradients and inference, whatever they are then
         try:
-            yield
+            with transforms_left():
+                yield
         finally:
-            torch_api.bound(torch_api.FUNCTORCH_UNDO)(depth)
             for mode in reversed(dispatch()):
                 if not any(mode is one for one in before):
                     kind = torch_api.FAKE_MODE.get()

@@ -26,6 +26,7 @@ from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE
 from ddefuzz.instrument.truth import value_at
 from ddefuzz.ops import catalogue
 from ddefuzz.program.model import (
+    Apply,
     Attribute,
     Binary,
     Expr,
@@ -37,7 +38,7 @@ from ddefuzz.program.model import (
     Unary,
     children,
     functions_in,
-    walk,
+    walk_outside,
 )
 from ddefuzz.program.model import Call as Call_
 from ddefuzz.program.sizes import CallSize
@@ -397,20 +398,23 @@ def is_number(program: Program) -> bool:
 
 
 def _parts(whole: Expr, makers: Mapping[str, str]) -> Iterator[tuple[Expr, str]]:
-    """The calls, operations and read sizes inside of an expression, innermost first, each with what made it."""
-    for part in reversed(tuple(walk(whole))):
+    """The calls, operations and read sizes inside of an expression, innermost first, each with what made it.
+
+    What a function in it computes is no value of the program.
+    """
+    for part in reversed(tuple(walk_outside(whole))):
         match part:
             case Index(Attribute(Name(name), "shape")) | Call_("Tensor.size" | "Tensor.numel", (Name(name), *_)):
                 if name in makers:
                     yield part, makers[name]
-            case Call_() | Binary() | Index() if part is not whole:
+            case Apply() | Call_() | Binary() | Index() if part is not whole:
                 yield part, _outermost(part)
 
 
 def _outermost(value: Expr) -> str:
     """The function that an expression calls last, or its operator (`operator.mul`); empty if it calls nothing."""
-    if isinstance(value, Call_):
-        return value.function
+    if isinstance(value, Apply | Call_):
+        return value.function if isinstance(value, Call_) else value.function.function
     return next(iter(called(print_program(Program((), (), value)))), "")
 
 
