@@ -40,7 +40,7 @@ from ddefuzz.oracles import table
 from ddefuzz.oracles.keys import untrusted_function
 from ddefuzz.oracles.program import CAPTURE, Trial, TriedRun, check_case, judge_run, tried_of
 from ddefuzz.program.sizes import CallSize
-from ddefuzz.program.text import Case, digest, is_key, print_program, read_program
+from ddefuzz.program.text import HEADER, Case, digest, is_key, print_program, read_program
 from ddefuzz.records import record_of
 
 
@@ -78,14 +78,17 @@ class Coverage(NamedTuple):
 
 def case_files(paths: Iterable[Path]) -> tuple[CaseFile, ...]:
     """The program files below the paths, sorted. Programs of findings are not among them. Files that cannot be read are
-    refused (`refusals`). Raises `InputError` for a path that is not there.
+    refused (`refusals`), and so is a file that is named itself and is no case. Raises `InputError` for a path that is
+    not there.
     """
-    files = {case.path: case for path in paths for case in _usable(python_files(path), _case_file)}
+    files = {case.path: case for path in paths for case in _usable(python_files(path), partial(_case_file, named=path))}
     return tuple(files[file] for file in sorted(files))
 
 
-def _case_file(file: Path) -> Iterator[CaseFile]:
+def _case_file(file: Path, named: Path) -> Iterator[CaseFile]:
     text = read_program(file)
+    if text is None and file == named:
+        raise InputError(f"{file}:1: found no case, expected {HEADER!r}")
     if text is not None and not is_there(file.parent / FINDING):
         case = catalogue.parse(text, str(file))
         yield CaseFile(file, text, case, tuple(parse_expectation(line, str(file)) for line in case.expect))

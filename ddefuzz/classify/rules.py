@@ -41,6 +41,8 @@ from ddefuzz.records import record_of
 
 PLACE: Final = Path("findings") / "rules.toml"
 
+_ENVIRONMENT: Final = os.environ  # user code may remove it from `os`
+
 VARIABLE: Final = "_DDEFUZZ_RULES"
 """The variable by which the process that reads the rules tells its workers the file."""
 
@@ -167,7 +169,7 @@ def use_rules_of_this_folder() -> None:
 
 def current() -> Rules:
     """The rules that apply in this process."""
-    return _rules_in(os.environ.get(VARIABLE, ""))
+    return _rules_in(_ENVIRONMENT.get(VARIABLE, ""))
 
 
 @cache

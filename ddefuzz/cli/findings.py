@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -26,7 +26,7 @@ from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.listing import results
 from ddefuzz.findings.merge import merged_site, only_observed, reclassified
 from ddefuzz.findings.model import Finding, FindingSummary, as_document
-from ddefuzz.findings.textform import check_findings, read_findings, write_findings
+from ddefuzz.findings.textform import as_decided, check_findings, read_findings, write_findings
 from ddefuzz.findings.url import DatabaseUrl, without_passwords
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.table import kinds, severity_rank
@@ -207,9 +207,16 @@ def import_(
     FOLDER is one that `findings export` wrote (default: findings). Importing it twice changes nothing.
     """
     findings = read_findings(folder, datetime.now(UTC))
-    with Database.open(db) as database:
-        database.merge(findings)
+    with Database.open(db) as database, database.transaction():
+        database.merge(_as_decided(finding, database) for finding in findings)
     say(f"{counted(len(findings), 'finding')} read from {folder}")
+
+
+def _as_decided(finding: Finding, database: Database) -> Finding:
+    """The finding with the times of the decisions that were imported before (`textform.as_decided`)."""
+    with suppress(InputError):  # it is new
+        return as_decided(finding, database.get(finding.id))
+    return finding
 
 
 @click_command("merge", command)

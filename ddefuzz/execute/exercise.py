@@ -20,7 +20,7 @@ from ddefuzz.errors import is_of
 from ddefuzz.execute import comparison, journal
 from ddefuzz.execute.comparison import ROUNDED, by_place, compared, gradients_of, is_inexact, is_rounding, lacks_values
 from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, marked_sizes, run_nodes
-from ddefuzz.execute.isolation import transforms_left
+from ddefuzz.execute.isolation import TransformsLeft
 from ddefuzz.execute.preparation import PreparedSubject, leaves_of
 from ddefuzz.execute.protocol import (
     ONLY_IN_EAGER,
@@ -37,7 +37,7 @@ from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import error_line, prepare
 from ddefuzz.instrument.recorder import modules_in
 from ddefuzz.internal import message_of
-from ddefuzz.program.plain import control_flow_in_python
+from ddefuzz.program.plain import ControlFlowInPython
 from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size, order_of, with_drawn
 from ddefuzz.program.text import print_program
@@ -97,7 +97,7 @@ class _At(NamedTuple):
         return replace(prepare(self.subject), kept=self.kept)
 
 
-@transforms_left()
+@TransformsLeft()
 def _call(at: _At, capture: Capture, forms: tuple[Form, ...]) -> Call:
     began = time.process_time()
     expected = _run("eager", at, capture)
@@ -271,7 +271,7 @@ class _Result(NamedTuple):
     left: comparison.CallResult = comparison.CallResult()
 
 
-@transforms_left()
+@TransformsLeft()
 def _run(
     side: Literal["eager", "captured"],
     at: _At,
@@ -289,7 +289,7 @@ def _run(
         _nudge(leaves_of(fresh), nudge)
     compute = capture.compute if side == "captured" else capture.reference
     try:
-        with _state_kept(capture.module), nullcontext() if side == "captured" else control_flow_in_python():
+        with _state_kept(capture.module), nullcontext() if side == "captured" else ControlFlowInPython():
             value = compute(fresh)
             order = order_of(at.size, backward=capture.backward)
             if order:

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ContextDecorator, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -57,6 +57,8 @@ SYMBOLIZER = "addr2line"
 FOLDER = tempfile.gettempdir()
 """Read before user code runs."""
 
+_ENVIRONMENT = os.environ
+
 FREE = 16
 """How many more files ddefuzz must be able to open."""
 
@@ -92,6 +94,7 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     standard = dict(vars(builtins))
     needed = {name: module for name, module in _modules().items() if _package(name) in NEEDED}
     own = {name: module for name, module in needed.items() if _package(name) in OWN}
+    attributes = _submodules(needed)
     functions = {name: (module, _functions(module)) for name, module in {**own, **_standard()}.items()}
     _before[:] = _changeable()
     _running.append(path)
@@ -110,11 +113,7 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
         now = {**builtins.__dict__}
         builtins.__dict__.update(standard)  # first: all else needs them
         _running.pop()
-        harmed = [name for name, module in needed.items() if sys.modules.get(name) is not module]
-        sys.modules.update(needed)
-        for name, entry in tuple(linecache.cache.items()):
-            if not isinstance(entry, tuple) or len(entry) not in (1, 4):
-                del linecache.cache[name]
+        harmed = _restore_modules(needed, attributes)
         replaced = [name for name, value in standard.items() if callable(value) and now.get(name) is not value]
         restored.extend(f"builtins.{name}" for name in replaced)
         harmed += [f"builtins.{name}" for name in replaced if name not in REPLACEABLE and name[0] != "_"]
@@ -304,6 +303,31 @@ def folder_kept() -> Iterator[None]:
         enter_folder(folder)
 
 
+def _submodules(modules: dict[str, ModuleType]) -> list[tuple[ModuleType, str, ModuleType]]:
+    """Each module with the module that has it as an attribute, and the name of that."""
+    places = [(modules.get(name.rpartition(".")[0]), name.rpartition(".")[2], modules[name]) for name in modules]
+    return [(parent, name, one) for parent, name, one in places if parent and vars(parent).get(name) is one]
+
+
+def _restore_modules(needed: dict[str, ModuleType], attributes: list[tuple[ModuleType, str, ModuleType]]) -> list[str]:
+    """Restore modules, those that are attributes of others, and `os.environ`. Returns which had been removed or
+    replaced. What linecache cannot read is removed from it.
+    """
+    harmed = [name for name, module in needed.items() if sys.modules.get(name) is not module]
+    sys.modules.update(needed)
+    for parent, name, module in attributes:
+        if vars(parent).get(name) is not module:
+            vars(parent)[name] = module
+            harmed.append(module.__name__)
+    if os.environ is not _ENVIRONMENT:
+        os.environ = _ENVIRONMENT  # noqa: B003 the same object again
+        harmed.append("os.environ")
+    for name, entry in tuple(linecache.cache.items()):
+        if not isinstance(entry, tuple) or len(entry) not in (1, 4):
+            del linecache.cache[name]
+    return harmed
+
+
 def _functions(module: ModuleType) -> dict[str, object]:
     """The module's own functions and classes, without dynamo's (two underscores), which it compiles into a module."""
     return {key: value for key, value in vars(module).items() if callable(value) and not key.startswith("__")}
@@ -404,14 +428,14 @@ def _refuse_signal(event: str, arguments: tuple[object, ...]) -> None:
     raise RuntimeError(f"the code sends signal {number} to the process {process}, in which ddefuzz runs it")
 
 
-@contextmanager
-def transforms_left() -> Iterator[None]:
+class TransformsLeft(ContextDecorator):
     """Leave the transforms of torch.func that the code in the block leaves on. Dynamo does so if a function raises."""
-    depth = torch_api.bound(torch_api.FUNCTORCH_DEPTH)()
-    try:
-        yield
-    finally:
-        torch_api.bound(torch_api.FUNCTORCH_UNDO)(depth)
+
+    def __enter__(self) -> None:
+        self._depth = torch_api.bound(torch_api.FUNCTORCH_DEPTH)()
+
+    def __exit__(self, *_: object) -> None:
+        torch_api.bound(torch_api.FUNCTORCH_UNDO)(self._depth)
 
 
 @contextmanager
@@ -425,7 +449,7 @@ def unwound() -> Iterator[None]:
     place, autocast = current.get(), torch.is_autocast_enabled("cpu")
     with torch.inference_mode(mode=False):  # it restores the modes of gradients and inference, whatever they are then
         try:
-            with transforms_left():
+            with TransformsLeft():
                 yield
         finally:
             for mode in reversed(dispatch()):

@@ -23,7 +23,7 @@ from ddefuzz.execute.protocol import RETRACES, Stage
 from ddefuzz.execute.scratch import PREFIX
 from ddefuzz.files import is_there
 from ddefuzz.instrument import torch_api
-from ddefuzz.program.plain import control_flow_in_python
+from ddefuzz.program.plain import ControlFlowInPython
 
 SETTINGS: dict[torch_api.Api, Any] = {
     # A graph that was seen before would be taken from memory or disk, without evaluating its guards.
@@ -194,7 +194,7 @@ def _kept(symbol: str, mask: torch.Tensor) -> torch.Tensor:
 
 def eager(prepared: PreparedSubject) -> None:
     """Run the subject on its real arguments."""
-    with control_flow_in_python():
+    with ControlFlowInPython():
         prepared.call(*prepared.args, **prepared.kwargs)
 
 

@@ -123,6 +123,8 @@ def _check_place(url: DatabaseUrl, *, create: bool) -> None:
     if path is None:
         return
     if is_file(path):
+        if not create and not path.stat().st_size:
+            raise DatabaseError(f"findings database {url}: found an empty file, expected a database")
         return
     if kind := kind_of(path):
         raise DatabaseError(f"findings database {url}: found {kind}, expected a regular file")

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from typing import Any, get_args
 
@@ -41,7 +42,13 @@ from ddefuzz.findings.model import (
 from ddefuzz.oracles.capture import KINDS
 
 DECIDED = get_args(Field)
-"""The fields that people decide. They are taken together from one record."""
+"""The fields that people decide."""
+
+TOGETHER: tuple[tuple[str, ...], ...] = (
+    ("state", "duplicate_of", "fixed_in"),
+    *((name,) for name in DECIDED if name not in ("state", "duplicate_of", "fixed_in")),
+)
+"""Those that belong together, and each of the others. Each group comes from the record that decided on it last."""
 
 FIRST_SEEN = ("original", "failure")
 """What a finding was first seen with."""
@@ -100,15 +107,18 @@ class Reclassification(msgspec.Struct, frozen=True, kw_only=True):
 def merged(a: Finding, b: Finding) -> Finding:
     """The record of one finding from two databases.
 
-    Collections are united. The smaller of two smallest programs is kept, with its replays and control runs. Decisions
-    of people (state, title, cause and so on) come from the record with the later history.
+    Collections are united. The smaller of two smallest programs is kept, with its replays and control runs. What people
+    decide (state, title, cause and so on) comes from the record in which it was decided later, each by itself.
     """
     both = normalized(a), normalized(b)
+    decided: dict[str, Any] = {}
+    for names in TOGETHER:
+        decided |= _taken(both, names, partial(_last_decision, names), max)
     return normalized(
         replace(
             both[0],
             **_united(both),
-            **_taken(both, DECIDED, lambda one: (max((entry.when for entry in one.history), default=""),), max),
+            **decided,
             **_taken(both, FIRST_SEEN, _first_seen),
             **_taken(both, SMALLEST, _size),
             # Counts are not added, because both may contain the same sightings.
@@ -137,6 +147,10 @@ def _taken(
     fields = [(rank(finding), {name: getattr(finding, name) for name in names}) for finding in findings]
     chosen: dict[str, Any] = first(fields, key=lambda pair: (pair[0], msgspec.json.encode(pair[1])))[1]
     return chosen
+
+
+def _last_decision(names: Sequence[str], finding: Finding) -> Rank:
+    return (max((entry.when for entry in finding.history if entry.field in names), default=""),)
 
 
 def _first_seen(finding: Finding) -> Rank:

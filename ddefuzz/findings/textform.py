@@ -47,7 +47,7 @@ from ddefuzz.findings.decisions import (
     link,
 )
 from ddefuzz.findings.lifecycle import ROWS, State, in_versions, recurs
-from ddefuzz.findings.model import ID, SCHEMA, Finding, Number, Occurrence, normalized, portable
+from ddefuzz.findings.model import ID, SCHEMA, Finding, HistoryEntry, Number, Occurrence, normalized, portable
 from ddefuzz.findings.schema import PackedError, packed, unpacked
 from ddefuzz.oracles.program import check_case, read_case
 from ddefuzz.oracles.table import kinds
@@ -441,6 +441,21 @@ def _with_decision(
         after = link(after, known.url, By(KNOWN, when))
     _check_dup(f"{path}: {finding.id}", after, findings)
     return after
+
+
+def as_decided(finding: Finding, stored: Finding) -> Finding:
+    """The finding of a folder, with the decisions of its known.toml that were imported before at the times of then.
+
+    A file that did not change is no new decision: it must not undo what a person decided since.
+    """
+    before = {(entry.who, entry.field): entry for entry in sorted(stored.history)}
+
+    def then(entry: HistoryEntry) -> HistoryEntry:
+        last = before.get((entry.who, entry.field))
+        same = last is not None and (last.after, last.why) == (entry.after, entry.why)
+        return last if entry.who == KNOWN and same and last is not None else entry
+
+    return normalized(msgspec.structs.replace(finding, history=tuple(map(then, finding.history))))
 
 
 def _check_dup(where: str, finding: Finding, findings: Container[str]) -> None:

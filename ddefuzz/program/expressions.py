@@ -312,7 +312,10 @@ def read_expression(node: ast.expr, scope: Scope) -> Expr:
 
 def refuse(node: ast.AST, path: str, expected: str) -> NoReturn:
     """Raise the ProgramError with the position and the source of `node`."""
-    text = " ".join(ast.unparse(node).split())
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except ValueError:  # Python cannot print it: an int of thousands of digits, a character of a string within `f""`
+        text = type(node).__name__
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     raise ProgramError(path, getattr(node, "lineno", 1), repr(shown), expected)
 

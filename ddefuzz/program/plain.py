@@ -7,8 +7,7 @@ not be independent of what is tested.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -74,17 +73,19 @@ PLAIN: Final[dict[str, Callable[..., Any]]] = {
 """By the catalogue's name."""
 
 
-@contextmanager
-def control_flow_in_python() -> Iterator[None]:
-    """In the block, the functions of `PLAIN` are plain Python, for a call of eager."""
-    owners = [(name.rpartition(".")[0], name.rpartition(".")[2], function) for name, function in PLAIN.items()]
-    kept = [(sys.modules[owner], name, getattr(sys.modules[owner], name, None), plain) for owner, name, plain in owners]
-    try:
-        for module, name, own, plain in kept:
-            if own is not None:
-                setattr(module, name, plain)
-        yield
-    finally:
-        for module, name, own, _ in kept:
-            if own is not None:
-                setattr(module, name, own)
+class ControlFlowInPython:
+    """In the block, the functions of `PLAIN` are plain Python, for a call of eager.
+
+    It is no generator, because `contextlib` sets attributes of an exception that passes: a user's may not allow that.
+    """
+
+    def __enter__(self) -> None:
+        owners = [(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], PLAIN[name]) for name in PLAIN]
+        self._kept = [(owner, name, getattr(owner, name)) for owner, name, _ in owners if hasattr(owner, name)]
+        for owner, name, plain in owners:
+            if hasattr(owner, name):
+                setattr(owner, name, plain)
+
+    def __exit__(self, *_: object) -> None:
+        for owner, name, function in self._kept:
+            setattr(owner, name, function)

@@ -213,8 +213,11 @@ def _parse_header(lines: list[str], path: str) -> tuple[tuple[str, ...], dict[st
         if not line.startswith("#"):
             break
         key, _, content = line.removeprefix("# ").partition(":")
-        if key == "expect" and content.strip():
-            expect.append(content.strip())
+        entry = " ".join(content.split())
+        if key == "expect" and entry:
+            if one_line(entry) != entry:
+                raise ProgramError(path, number, repr(line[:60]), "an expectation of printable characters")
+            expect.append(entry)
         elif key == "inputs":
             for item in content.split(";"):
                 name, value = _parse_values(item, number, path)

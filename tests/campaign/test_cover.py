@@ -154,3 +154,13 @@ def test_add_and_prune_with_torch(tmp_path: Path) -> None:
     assert sorted(path.name for path in corpus.iterdir()) == ["first.py", "passes.py"]
     assert list(document["gone"]) == [str(corpus / "second.py")]
     assert str(corpus / "first.py") in document["gone"][str(corpus / "second.py")]
+
+
+def test_a_file_that_is_named_and_is_no_case_is_refused(tmp_path: Path) -> None:
+    """Its first line may be almost a header. In a folder it is taken for code that lies beside the cases."""
+    almost = tmp_path / "almost.py"
+    almost.write_text(CASE.replace("# ddefuzz", "#ddefuzz"))
+    with refusals() as refused:
+        assert json.loads(typed("list", almost, "--format", "json").stdout) == []
+        assert json.loads(typed("list", tmp_path, "--format", "json").stdout) == []
+    assert list(lines_of(refused)) == [f"left out (1 of 1): {almost}:1: found no case, expected '# ddefuzz program v1'"]

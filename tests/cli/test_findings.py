@@ -55,6 +55,51 @@ def findings(url: str, *args: str, columns: int = 160) -> Result:
     return CliRunner(env={"COLUMNS": str(columns)}).invoke(command, [*args, "--db", url], catch_exceptions=False)
 
 
+def test_an_import_of_the_same_file_undoes_no_later_decision(url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "findings"
+    assert findings(url, "export", str(folder)).exit_code == 0
+    (folder / KNOWN).write_text(f'[{CHUNK.key}]\nstate = "wont-fix"\nreason = "first thought"\n')
+    for _ in range(2):
+        assert findings(url, "import", str(folder)).exit_code == 0
+    assert findings(url, "set", CHUNK.key, "reported", "--why", "filed after all").exit_code == 0
+    for _ in range(2):
+        assert findings(url, "import", str(folder)).exit_code == 0
+    with Database.open(url) as database:
+        known = database.get(CHUNK.key)
+    assert known.state == "reported"
+    assert [(one.who, one.after) for one in known.history if one.field == "state" and one.who == KNOWN] == [
+        (KNOWN, "wont-fix")
+    ]
+    (folder / KNOWN).write_text(f'[{CHUNK.key}]\nstate = "by-design"\nreason = "second thought"\n')
+    assert findings(url, "import", str(folder)).exit_code == 0
+    with Database.open(url) as database:
+        assert database.get(CHUNK.key).state == "by-design"
+
+
+def test_a_merge_takes_each_decision_from_where_it_was_made(url: str, tmp_path: Path) -> None:
+    other = f"sqlite:///{tmp_path}/other.db"
+    with Database.open(url) as database, Database.open(other) as copy:
+        copy.merge(database.findings())
+    assert findings(url, "set", CHUNK.key, "reported", "--owner", "alice", "--by", "a").exit_code == 0
+    assert findings(other, "link", CHUNK.key, "https://github.com/pytorch/pytorch/issues/7", "--by", "b").exit_code == 0
+    assert findings(other, "set", CHUNK.key, "--priority", "high", "--by", "b").exit_code == 0
+    for into, source in ((url, other), (other, url)):
+        assert findings(into, "merge", source).exit_code == 0
+        with Database.open(into) as database:
+            known = database.get(CHUNK.key)
+        assert (known.state, known.owner, known.priority, len(known.links)) == ("reported", "alice", "high", 1)
+
+
+def test_an_empty_file_is_no_database(tmp_path: Path) -> None:
+    """It may be one that a full disk cut off: an export of it would remove every finding of the folder."""
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    for args in (("list",), ("export", str(tmp_path / "out")), ("merge", f"sqlite:///{empty}")):
+        with pytest.raises(DatabaseError, match=r"empty\.db: found an empty file, expected a database"):
+            findings(f"sqlite:///{tmp_path}/new.db" if args[0] == "merge" else f"sqlite:///{empty}", *args)
+    assert empty.stat().st_size == 0
+
+
 def test_a_state_that_it_has_already_is_no_error_beside_another_field(url: str) -> None:
     assert findings(url, "set", CHUNK.key, "triaged", "--by", "ada").exit_code == 0
     done = findings(url, "set", CHUNK.key, "triaged", "--owner", "bo", "--by", "bo")

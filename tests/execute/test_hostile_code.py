@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from ddefuzz import internal
+from ddefuzz.classify.rules import current
 from ddefuzz.errors import InputError
 from ddefuzz.execute.isolation import FREE, kept_intact
 from ddefuzz.execute.observe import captured_output, observe
@@ -166,6 +167,21 @@ def test_modules_that_user_code_replaces_are_back(monkeypatch: pytest.MonkeyPatc
     with kept_intact("user.py"):
         sys.modules["ast"] = None  # type: ignore[assignment]
     assert sys.modules["ast"] is known
+
+
+def test_a_module_of_torch_that_is_removed_from_another_is_back_and_named() -> None:
+    known = torch._dynamo
+    with pytest.raises(InputError, match=r"removes or replaces torch\._dynamo in its"), kept_intact("user.py"):
+        torch._dynamo = None  # type: ignore[assignment]
+    assert torch._dynamo is known
+
+
+def test_the_environment_that_is_removed_is_back_and_named() -> None:
+    known = os.environ
+    with pytest.raises(InputError, match=r"removes or replaces os\.environ in its worker"), kept_intact("user.py"):
+        os.environ = None  # type: ignore[assignment]  # noqa: B003
+        assert current() is not None
+    assert os.environ is known
 
 
 def test_classes_of_a_library_of_which_ddefuzz_imports_names_are_back() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ddefuzz.program.evaluate import resolve
-from ddefuzz.program.plain import PLAIN, control_flow_in_python
+from ddefuzz.program.plain import PLAIN, ControlFlowInPython
 
 X = torch.arange(12.0).reshape(4, 3)
 
@@ -62,7 +62,7 @@ def test_a_loop_without_end_is_ended() -> None:
 
 def test_torch_has_its_own_functions_again_after_a_call_of_eager() -> None:
     own = torch.cond
-    with pytest.raises(ZeroDivisionError), control_flow_in_python():
+    with pytest.raises(ZeroDivisionError), ControlFlowInPython():
         assert torch.cond is PLAIN["torch.cond"] is resolve("torch.cond")
         raise ZeroDivisionError
     assert torch.cond is own

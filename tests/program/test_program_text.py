@@ -175,6 +175,24 @@ FORBIDDEN_STEPS = [
 ]
 
 
+@pytest.mark.parametrize(
+    "value", ["f\"{'\u200b'}\"", f"{{0x{'f' * 4000}: 1}}", f"+0x{'f' * 4000}", f"x[0b{'1' * 20000}:]"], ids=range(4)
+)
+def test_what_python_cannot_print_is_refused_in_one_line(value: str) -> None:
+    with pytest.raises(ProgramError, match=r"^bad\.py:5: found .+, expected .+") as refused:
+        parse(with_step(f"kept = {value}"), "bad.py", CATALOGUE)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_an_expectation_is_read_as_it_is_printed() -> None:
+    text = with_step("kept = x").replace("\n", "\n# expect:  export/explicit \t dde at a  b\n", 1)
+    case = parse(text, "case.py", CATALOGUE)
+    assert case.expect[0] == "export/explicit dde at a b"
+    assert parse(print_program(case.program, case.expect), "case.py", CATALOGUE) == case
+    with pytest.raises(ProgramError, match=r"^bad\.py:2: found .+, expected an expectation of printable characters"):
+        parse(text.replace("a  b", "a \u202e b"), "bad.py", CATALOGUE)
+
+
 @pytest.mark.parametrize("step", FORBIDDEN_STEPS)
 def test_a_forbidden_step_is_rejected_with_its_line(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
