@@ -294,7 +294,8 @@ def _files_of(value: object) -> list[Path]:
     match value:
         case DatabaseUrl():
             path = value.path()
-            return [] if path is None else [path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal")]
+            places = [] if path is None else [path, real_path(path)]  # SQLite follows a link, then adds the ends
+            return [place.with_name(place.name + end) for place in places for end in ("", "-wal", "-shm", "-journal")]
         case Path() | str():
             text = str(value)
             return [Path(one) for one in (text, text.rpartition(":")[0], text.partition("=")[2]) if one]

@@ -6,6 +6,7 @@ value: `LostTask`, or an `Observation` with the outcome `crash` or `timeout`.
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -535,6 +536,21 @@ def fork_server(context: C, *, samples: bool = True) -> C:
     return context
 
 
+@cache
+def _ended_with(process: int) -> None:
+    """The fork server ends with this process, before the temporary folder is removed. Left alone it would first import
+    torch to its end.
+    """
+
+    def end() -> None:
+        if os.getpid() == process and (server := _fork_server()) is not None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            _send(server, signal.SIGKILL)
+            _wait_for_end(server)
+
+    atexit.register(end)
+
+
 def start_server() -> None:
     """Start the fork server, unless it runs.
 
@@ -550,6 +566,7 @@ def start_server() -> None:
     started = {"PYTHONSAFEPATH": "1", "PYTHONHASHSEED": "0", "TMPDIR": scratch, internal.FOLDER: internal.folder()}
     with _STARTING, worker.main_hidden(), patch.dict(os.environ, started):
         resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C
+        _ended_with(os.getpid())
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             forkserver.ensure_running()

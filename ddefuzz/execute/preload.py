@@ -10,7 +10,9 @@ import gc
 import importlib
 import os
 import signal
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +27,28 @@ that by which the server is started without the current folder: it is not for th
 SINGLE_THREADED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")
 """A campaign runs one worker per core. A thread of the server would not survive its forks."""
 
+WATCH_SECONDS = 0.2
+
 MODULES = (*torch_api.PRELOADED, "sympy.tensor.tensor", "ddefuzz.execute.observe")
+
+
+@contextmanager
+def ends_with_its_starter() -> Iterator[None]:
+    """In the block, this process ends as soon as the one that started it has ended: even if that was killed."""
+    starter, done = os.getppid(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(WATCH_SECONDS):
+            if os.getppid() != starter:
+                os._exit(1)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()  # a thread of the server would not survive its forks
 
 
 def preload(modules: Iterable[str]) -> None:
@@ -69,4 +92,5 @@ def served(*args: Any) -> int:
 _serve_one: Callable[..., int] = vars(forkserver)["_serve_one"]
 vars(forkserver)["_serve_one"] = served
 vars(forkserver)["os"] = SimpleNamespace(**vars(os) | {"waitpid": ended})
-preload(MODULES)
+with ends_with_its_starter():
+    preload(MODULES)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ddefuzz.execute.preload import preload
+from ddefuzz.execute.preload import ends_with_its_starter, preload
 from ddefuzz.instrument import torch_api
 
-preload(torch_api.PRELOADED_SAMPLES)
+with ends_with_its_starter():
+    preload(torch_api.PRELOADED_SAMPLES)

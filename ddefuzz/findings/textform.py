@@ -256,29 +256,29 @@ def _contents(finding: Finding, place: Path) -> dict[str, str | bytes | None]:
     """
     for text in filter(None, (finding.minimal, finding.original)):
         check_case(text, finding.id)
+    check_size(finding)
+    observed = portable(ObservedFields(**{name: getattr(finding, name) for name in _APART}))
+    as_read = msgspec.structs.replace(finding, **{name: getattr(observed, name) for name in _APART})
     files: dict[str, str | bytes | None] = {
         MINIMAL: finding.minimal,
         ORIGINAL: finding.original,
-        FINDING: check_size(finding),
+        FINDING: _toml(_fields(as_read)),
     }
-    observed = portable(ObservedFields(**{name: getattr(finding, name) for name in _APART}))
     with suppress(InputError):  # a damaged file is written again
         if _read_observed(place / OBSERVED) == observed:  # another zlib makes other bytes of the same content
             return files
     return files | {OBSERVED: None if observed == ObservedFields() else packed(observed)}
 
 
-def check_size(finding: Finding) -> str:
-    """The content of its finding.toml. Raises `InputError` for more than is read again."""
-    text = _toml(_fields(finding))
-    if (size := len(text.encode())) > MAX_TOML:
+def check_size(finding: Finding) -> None:
+    """Raise `InputError` for more than is read again of the text form of a finding."""
+    if (size := len(_toml(_fields(finding)).encode())) > MAX_TOML:
         raise InputError(
             f"{finding.id}: found {size} bytes of notes and other text, expected at most the {MAX_TOML} that the text "
             "form of a finding may have"
         )
     if (seen := len(finding.occurrences)) > MAX_OCCURRENCES:
         raise InputError(f"{finding.id}: found {seen} occurrences, expected at most {MAX_OCCURRENCES}")
-    return text
 
 
 def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:

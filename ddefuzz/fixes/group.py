@@ -14,7 +14,7 @@ from ddefuzz.classify.signature import Cause, Site, Verdict
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.fixes.model import LABELS, Fix, Label
-from ddefuzz.fixes.native import NUMBER, file_of, native_change
+from ddefuzz.fixes.native import NUMBER, file_of, is_of_torch, native_change
 from ddefuzz.oracles.oracle import SEVERITIES
 from ddefuzz.oracles.table import row_of
 
@@ -56,7 +56,7 @@ def grouped(findings: Iterable[Finding], known: Iterable[Fix] = ()) -> tuple[Fix
         taken |= dict.fromkeys(fix.findings, fix.id)
     made: dict[str, list[Finding]] = {}
     for finding in open_:
-        if finding.id not in taken and _change(finding):
+        if finding.id not in taken and _change(finding) and is_of_torch(file_of(finding.site)):
             made.setdefault(id_of(finding), []).append(finding)
     for name, members in made.items():
         if name in groups:  # what a later run found at the same place

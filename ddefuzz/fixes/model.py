@@ -25,6 +25,7 @@ from ddefuzz.files import (
     remove_files,
     write_files,
 )
+from ddefuzz.fixes.native import is_of_torch
 from ddefuzz.records import record_of
 
 SCHEMA: Final = "ddefuzz.fix/1"
@@ -81,7 +82,7 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     def __post_init__(self) -> None:
         if not ID.fullmatch(self.id):
             raise ValueError(f"found the id {self.id[:40]!r}, expected one such as fix-0123456789")
-        if any(Path(file).is_absolute() or ".." in Path(file).parts for file in self.file.split(", ")):
+        if not all(map(is_of_torch, self.file.split(", "))):
             raise ValueError(f"found the file {self.file[:80]!r}, expected one of PyTorch")
         if not self.findings:
             raise ValueError("found a fix without findings, expected at least one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Final
 
 from ddefuzz.classify.signature import Site, Verdict
@@ -76,6 +77,11 @@ def file_of(site: Site) -> str:
     name = site.function or ""
     starts = (start for start in FILES if start.endswith(("::", "sdp::check_")) and name.startswith(start))
     return FILES.get(name) or FILES.get(next(starts, ""), "")
+
+
+def is_of_torch(file: str) -> bool:
+    """Whether a file may be one of PyTorch: a stored site may have any."""
+    return not Path(file).is_absolute() and ".." not in Path(file).parts
 
 
 def native_change(site: Site, anchor: str, verdict: Verdict) -> str:

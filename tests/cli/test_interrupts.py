@@ -9,10 +9,11 @@ import time
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from ddefuzz import __main__
 from ddefuzz.cli import main
 from ddefuzz.cli.streams import AGAIN_SECONDS
 
@@ -53,6 +54,30 @@ def test_a_signal_ends_a_command_in_one_line(
     assert capsys.readouterr().err == f"ddefuzz: {said}\n"
     assert not folder.exists()
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)] == before
+    signal.signal(number, inherited)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "stopped by SIGTERM"), (signal.SIGHUP, "stopped by SIGHUP")],
+)
+def test_a_signal_during_the_first_imports_ends_the_command_in_one_line(
+    number: signal.Signals, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    inherited = signal.signal(number, usual)
+    ran = []
+
+    def imported(_name: str) -> SimpleNamespace:
+        os.kill(os.getpid(), number)
+        return SimpleNamespace(main=lambda: ran.append("command"))
+
+    monkeypatch.setattr(__main__, "import_module", imported)
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert ended.value.code == 128 + number
+    assert capsys.readouterr().err == f"ddefuzz: {said}\n"
+    assert (ran, signal.getsignal(number)) == ([], usual)
     signal.signal(number, inherited)
 
 

@@ -126,6 +126,8 @@ def test_what_takes_an_output(command: str, tmp_path: Path, url: str) -> None:
         "findings list --db {url} --output json={db}",
         "report --db {url} --output json={db}-wal",
         "report --db {url} --output json=link",
+        "findings list --db sqlite:///link --output json={db}-wal",
+        "findings list --db sqlite:///link --output json=link-shm",
         "run --db {url} --budget 1s --output json={db}",
         "check model.py:g --output json=model.py",
         "check model.py --patch model.py",

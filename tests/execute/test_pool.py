@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -573,6 +574,27 @@ def test_a_child_whose_parent_is_killed_at_its_start_says_nothing() -> None:
         [sys.executable, "-c", ENDED_EARLY], capture_output=True, text=True, check=False, timeout=120
     )
     assert (ended.stdout, ended.stderr) == ("1\n", "")
+
+
+KILLED_WHILE_IT_IMPORTS = """
+import os, signal
+from multiprocessing import forkserver
+
+forkserver.set_forkserver_preload(["ddefuzz.execute.preload"])
+forkserver.ensure_running()
+print(vars(forkserver)["_forkserver"]._forkserver_pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_the_fork_server_ends_while_it_imports_if_its_starter_is_killed() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_IT_IMPORTS], capture_output=True, text=True, check=False, timeout=120
+    )
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(int(ended.stdout)).wait(timeout=60)
+    assert not psutil.pid_exists(int(ended.stdout))
 
 
 def test_each_exit_code_of_a_worker_has_one_meaning() -> None:

@@ -504,6 +504,15 @@ def test_a_file_of_decisions_with_conflicts_is_not_replaced(tmp_path: Path) -> N
     assert files(tmp_path) == before
 
 
+def test_a_path_of_the_machine_in_a_failure_is_written_and_read_alike(tmp_path: Path) -> None:
+    one = msgspec.structs.replace(finding(), failure=failure_of(CHUNK, "1 > u0 /tmp/a/b"))
+    write_findings([one], tmp_path)
+    (read,) = read_findings(tmp_path, START)
+    assert "/tmp/a" not in (read.expression or "")
+    write_findings([read], tmp_path / "again")
+    assert read_findings(tmp_path / "again", START) == (read,)
+
+
 def test_no_decision_makes_a_finding_that_cannot_be_exported(tmp_path: Path) -> None:
     (noted,) = (row for row in DECISIONS if row.name == "note")
     with Database.open(f"sqlite:///{tmp_path / 'a.db'}") as database:

@@ -66,6 +66,13 @@ def test_a_group_names_its_guards_ops_findings_versions_and_evidence() -> None:
     )
 
 
+@pytest.mark.parametrize("file", ["../x.py", "/torch/x.py"])
+def test_a_site_that_is_in_no_file_of_torch_is_in_no_group(file: str) -> None:
+    outside = found(1, Site("Python", file, "f"), "n == 0", answered("guard_or_false here"))
+    (fix,) = grouped([outside, found(2, ROLL, "n == 0", answered("guard_or_false here"))])
+    assert fix.findings == ("dde-0000000002",)
+
+
 def test_python_code_is_a_change_each_and_a_native_function_is_one() -> None:
     right = answered("guard_or_true here")
     fixes = grouped(
