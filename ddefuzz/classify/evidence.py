@@ -310,6 +310,8 @@ def called(code: str, *, exact: bool = False) -> tuple[str, ...]:
 
 def _function(node: ast.AST, *, exact: bool) -> str | None:
     match node:
+        case ast.Call(ast.Call() as inner) if any(isinstance(one, ast.Lambda) for one in ast.walk(inner)):
+            return None  # `torch.func.grad(lambda …)(x)`: the inner call is a node, too
         case ast.Call(func):
             dotted = ast.unparse(func)
             if isinstance(func, ast.Attribute) and not (dotted.startswith("torch.") and _is_path(func)):

@@ -20,17 +20,24 @@ MOST_ROUNDS: Final = 10_000
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
     """`torch.cond`: one of two branches."""
-    return true_fn(*operands) if pred else false_fn(*operands)
+    return true_fn(*operands) if _is_true(pred) else false_fn(*operands)
 
 
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
     """`torch.while_loop`: the carried values after the last round. RuntimeError for a loop without end."""
     carried = tuple(carried_inputs)
     for _ in range(MOST_ROUNDS):
-        if not cond_fn(*carried):
+        if not _is_true(cond_fn(*carried)):
             return carried
         carried = tuple(body_fn(*carried))
     raise RuntimeError(f"a loop of more than {MOST_ROUNDS} rounds")
+
+
+def _is_true(value: Any) -> bool:
+    """The truth of a condition. RuntimeError for what is neither a bool nor one in a tensor: no user writes that."""
+    if isinstance(value, torch.Tensor) and (value.dtype != torch.bool or value.numel() != 1):
+        raise RuntimeError(f"a condition of {value.numel()} elements of {value.dtype}, expected one bool")
+    return bool(value)
 
 
 def scan(combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> Any:

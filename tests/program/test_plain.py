@@ -55,6 +55,15 @@ def test_nothing_to_go_through_is_refused_as_torch_does(name: str) -> None:
             function(lambda *values: (values[0], values[0]), *arguments)
 
 
+@pytest.mark.parametrize("condition", [X, X[0, 0], X[:1, :1] > 0, (X > 0)])
+def test_a_condition_is_one_bool(condition: torch.Tensor) -> None:
+    if condition.dtype == torch.bool and condition.numel() == 1:
+        assert PLAIN["torch.cond"](condition, lambda: 1, lambda: 2) == 2
+        return
+    with pytest.raises(RuntimeError, match="expected one bool"):
+        PLAIN["torch.cond"](condition, lambda: 1, lambda: 2)
+
+
 def test_a_loop_without_end_is_ended() -> None:
     with pytest.raises(RuntimeError, match="a loop of more than"):
         PLAIN["torch.while_loop"](lambda i: True, lambda i: (i,), (X,))

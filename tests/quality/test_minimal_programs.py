@@ -60,6 +60,44 @@ def test_a_size_is_that_of_an_input() -> None:
     )
 
 
+IN_BRANCHES = """
+# inputs: keep = trues(4); x = normal
+def program(keep: Bool[Tensor, "6"], x: Float32[Tensor, "6 4"]):
+    kept = x[keep]
+    scaled = kept * 2
+    chosen = torch.cond(
+        scaled.sum() > 0, lambda a: torch.softmax(a + scaled, 0).sum(1), lambda a: torch.roll(a[:, 0], 1), (kept,)
+    )
+    return chosen, torch.flip(kept, (0,))
+"""
+
+
+def test_what_fails_in_a_branch_by_itself_is_that_call_alone() -> None:
+    assert_reduces_to(
+        IN_BRANCHES,
+        """
+        # inputs: x = normal
+        def program(x: Float32[Tensor, "2"]):
+            return torch.roll(x, 1)
+        """,
+        calls("torch.roll"),
+        within=40,
+    )
+
+
+def test_a_call_with_functions_has_the_smallest_functions() -> None:
+    assert_reduces_to(
+        IN_BRANCHES,
+        """
+        # inputs: mask = ones; x = normal
+        def program(mask: Bool[Tensor, ""], x: Float32[Tensor, ""]):
+            return torch.cond(mask, lambda p: p, lambda p: p, (x,))
+        """,
+        calls("torch.cond"),
+        within=60,
+    )
+
+
 def test_a_statement_stays_one() -> None:
     assert_reduces_to(
         """
