@@ -77,7 +77,7 @@ def test_what_fails_in_a_branch_by_itself_is_that_call_alone() -> None:
         IN_BRANCHES,
         """
         # inputs: x = normal
-        def program(x: Float32[Tensor, "2"]):
+        def program(x: Float32[Tensor, ""]):
             return torch.roll(x, 1)
         """,
         calls("torch.roll"),
