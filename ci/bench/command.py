@@ -13,6 +13,7 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.cli.command import Output, click_command, formats
+from ddefuzz.cli.corpus import FINDINGS_OF
 from ddefuzz.cli.options import DB, IN_STAGES, JOBS
 from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED
@@ -126,6 +127,21 @@ SEED = option("--seed", 0, "Seed of the generator.", least=0)
 PROFILE = "Kind of programs to generate, as for `ddefuzz run`."
 
 BENCHMARKS = {
+    "backtest": Benchmark(
+        """Measure how many failures that were reported to PyTorch are among the findings, by category.
+
+        FILE is a module with a list CASES, as corpora/reported/cases.py has it; it is executed. What its cases do is
+        observed with the installed torch. A case is found if a finding has the kind and the site of one of its
+        failures. To measure a campaign, run it into a database of its own first.
+        """,
+        "backtest:run",
+        (
+            click.argument("files", metavar="FILE...", nargs=-1, required=True),
+            FINDINGS_OF("url", DatabaseUrl | None),
+            STAGES_OPTION,
+            JOBS_OPTION,
+        ),
+    ),
     "calls": Benchmark(
         """Compare the CPU seconds of campaigns that only capture with those of campaigns that also call and judge.
 
