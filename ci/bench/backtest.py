@@ -53,13 +53,13 @@ class ReportedCase(NamedTuple):
     title: str
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownFailure(msgspec.Struct, frozen=True):
     """One failure of a case in a stage: its kind, its site, and whether a finding has both."""
 
     stage: Stage
     kind: str
     site: str
-    found: bool
+    is_known: bool
 
 
 class BacktestedCase(msgspec.Struct, frozen=True):
@@ -69,14 +69,14 @@ class BacktestedCase(msgspec.Struct, frozen=True):
     id: str
     category: str
     title: str
-    shown: tuple[Shown, ...]
+    failures: tuple[ShownFailure, ...]
     user: bool
     not_judged: tuple[str, ...]
 
     @property
-    def found(self) -> bool:
+    def is_found(self) -> bool:
         """Whether some failure of the case is a finding."""
-        return any(one.found for one in self.shown)
+        return any(failure.is_known for failure in self.failures)
 
 
 class Backtest(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ def _listed(session: Session, pool: Pool, file: str) -> tuple[ReportedCase, ...]
 
 
 def _judged(session: Session, case: ReportedCase, runs: Iterable[SentRun], known: Known) -> BacktestedCase:
-    shown, users, reasons = list[Shown](), list[bool](), list[str]()
+    shown, users, reasons = list[ShownFailure](), list[bool](), list[str]()
     for trial, future in runs:
         stage = trial.run.stage
         try:
@@ -160,7 +160,7 @@ def _judged(session: Session, case: ReportedCase, runs: Iterable[SentRun], known
             users.append(is_user)
             if not is_user and signature.kind not in BY_DESIGN:
                 place = str(signature.site)
-                shown.append(Shown(stage, signature.kind, place, (signature.kind, place) in known))
+                shown.append(ShownFailure(stage, signature.kind, place, (signature.kind, place) in known))
     return BacktestedCase(
         case.file, case.id, case.category, case.title, tuple(shown), bool(users) and all(users), tuple(reasons)
     )
@@ -171,11 +171,11 @@ def view(backtest: Backtest) -> Iterator[Block]:
     rows = [_row(name, [one for one in backtest.cases if one.category == name]) for name in _categories(backtest)]
     counts = ("cases", "own code", "PyTorch fails", "found", "share")
     yield table(("category", *counts), [*rows, _row("all", backtest.cases)], right=counts)
-    missed = [(one.id, one.shown[0]) for one in backtest.cases if one.shown and not one.found]
+    missed = [(one.id, one.failures[0]) for one in backtest.cases if one.failures and not one.is_found]
     if missed:
         named = [(name, first.stage, first.kind, first.site) for name, first in missed]
         yield table(("not found", "stage", "kind", "site"), named)
-    skipped = [(one.id, one.not_judged[0]) for one in backtest.cases if one.not_judged and not one.shown]
+    skipped = [(one.id, one.not_judged[0]) for one in backtest.cases if one.not_judged and not one.failures]
     if skipped:
         yield table(("not judged", "why"), skipped)
     yield prose(
@@ -190,7 +190,7 @@ def _categories(backtest: Backtest) -> list[str]:
 
 def _row(name: str, cases: Iterable[BacktestedCase]) -> tuple[str, ...]:
     own = list(cases)
-    failing = [one for one in own if one.shown]
-    found = sum(one.found for one in failing)
-    share = f"{100 * found / len(failing):.0f}%" if failing else ""
-    return name, str(len(own)), str(sum(one.user for one in own)), str(len(failing)), str(found), share
+    failing = [one for one in own if one.failures]
+    count = sum(one.is_found for one in failing)
+    share = f"{100 * count / len(failing):.0f}%" if failing else ""
+    return name, str(len(own)), str(sum(one.user for one in own)), str(len(failing)), str(count), share

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.bench.backtest import Backtest, BacktestedCase, Shown, view
+from ci.bench.backtest import Backtest, BacktestedCase, ShownFailure, view
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import write_findings
 from tests.bench.typed_bench import text_of, typed
@@ -42,9 +42,9 @@ CASES = [
 
 
 def case(
-    name: str, category: str, *shown: Shown, user: bool = False, not_judged: tuple[str, ...] = ()
+    name: str, category: str, *failures: ShownFailure, user: bool = False, not_judged: tuple[str, ...] = ()
 ) -> BacktestedCase:
-    return BacktestedCase("cases.py", name, category, name, shown, user, not_judged)
+    return BacktestedCase("cases.py", name, category, name, failures, user, not_judged)
 
 
 def test_the_table_has_a_row_for_each_category_and_lists_what_is_missing() -> None:
@@ -53,8 +53,13 @@ def test_the_table_has_a_row_for_each_category_and_lists_what_is_missing() -> No
         findings=3,
         source="findings",
         cases=(
-            case("a", "split", Shown("export", "dde", "at::native::chunk", True), Shown("compile", "dde", "f", False)),
-            case("b", "split", Shown("export", "dde", "torch/_refs/__init__.py:roll", False)),
+            case(
+                "a",
+                "split",
+                ShownFailure("export", "dde", "at::native::chunk", True),
+                ShownFailure("compile", "dde", "f", False),
+            ),
+            case("b", "split", ShownFailure("export", "dde", "torch/_refs/__init__.py:roll", False)),
             case("c", "own", user=True),
             case("d", "own", not_judged=("export: it cannot be built",)),
         ),
@@ -77,7 +82,7 @@ def test_cases_are_observed_and_found(tmp_path: Path) -> None:
     done = typed("backtest", "cases.py", "--stage", "export", "-j", "1", "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    seen = {one["id"]: ([shown["found"] for shown in one["shown"]], one["user"]) for one in document["cases"]}
+    seen = {one["id"]: ([failure["is_known"] for failure in one["failures"]], one["user"]) for one in document["cases"]}
     assert seen == {"chunked": ([True], False), "branched": ([], True), "fine": ([], False)}
     again = typed("backtest", "cases.py", "--db", "sqlite:///known.db", "--stage", "export", folder=tmp_path)
     assert "sqlite:///known.db" in " ".join(again.stdout.split())
