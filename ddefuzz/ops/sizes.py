@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddefuzz.ops.spec import DimOf, Number, OpSpec, Size, Tensor, op
+from ddefuzz.ops.spec import At, DimOf, Number, OpSpec, Size, Tensor, op
 
 X = Tensor(1, kind="any")
 N = Size(0)
@@ -50,6 +50,12 @@ BRANCHES: tuple[OpSpec, ...] = (
     op("min(a, b)", a=N, b=N),
     op("max(a, b)", a=N, b=N),
     op("len(x)", x=X),
+    op("x * 2 if a > 1 and b < k else x", x=Tensor(1), a=N, b=N, k=Number(3, 6)),
+    op("x * 2 if not a > k or a == b else x", x=Tensor(1), a=N, b=N, k=Number(2, 5)),
+    op("x[:int(a)]", x=Tensor(1), a=Size(0, At("x", 0))),
+    op("x * float(a)", x=Tensor(1), a=N),
+    op("torch.relu(x) if bool(a) else x", x=Tensor(1), a=N),
+    op("torch.zeros(sum((a, b)))", a=N, b=N),
 )
 """Branches on data in the user's own code, which capture cannot decide. They are drawn rarely, and a failure has
 the cause `user`.
