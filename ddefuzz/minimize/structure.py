@@ -291,11 +291,16 @@ def inline(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def call_functions(program: Program, facts: Facts) -> Iterator[Program]:
-    """Replace a call that takes functions by what one of them computes for its other arguments, or for their rows."""
+    """Replace a call that takes functions by what one of them computes for its other arguments, or for their rows; or a
+    function by a copy of a parameter.
+    """
     del facts
 
     def simpler(node: Expr) -> Iterator[Expr]:
         match node:
+            case Lambda(parameters):
+                yield from (Lambda(parameters, Call("Tensor.clone", (Name(name),))) for name in parameters)
+                return
             case Call(_, args):
                 functions = [arg for arg in args if isinstance(arg, Lambda)]
                 others = tuple(arg for arg in args if not isinstance(arg, Lambda))

@@ -30,7 +30,7 @@ from ddefuzz.program.model import (
     Step,
     Unary,
 )
-from ddefuzz.program.plain import PLAIN
+from ddefuzz.program.plain import FOR_A_NEW_PROGRAM
 from ddefuzz.program.recipes import input_expression
 
 _GENERATOR: Final = Name("generator")
@@ -111,14 +111,14 @@ def resolve(name: str) -> Any:
     """The function or constant of a catalogue name: `torch.chunk`, `torch.float32`, `int`, `Tensor.view`
     (unbound).
 
-    `torch.vmap(torch.cat)` is the mapped function. Control flow is plain Python (`plain.PLAIN`).
+    `torch.vmap(torch.cat)` is the mapped function. Control flow is plain Python (`plain`).
 
     Raises UnsupportedError if this torch does not have it.
     """
     if name in BUILTINS:
         return BUILTINS[name]
-    if name in PLAIN:
-        return PLAIN[name]
+    if name in FOR_A_NEW_PROGRAM:
+        return FOR_A_NEW_PROGRAM[name]
     if name.startswith(MAPPED_PREFIX):
         return torch.vmap(resolve(name.removeprefix(MAPPED_PREFIX).removesuffix(")")))
     is_method = name.startswith(METHOD_PREFIX)

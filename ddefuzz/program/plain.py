@@ -7,7 +7,8 @@ not be independent of what is tested.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import torch
@@ -20,7 +21,17 @@ MOST_ROUNDS: Final = 10_000
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
     """`torch.cond`: one of two branches."""
-    return true_fn(*operands) if _is_true(pred) else false_fn(*operands)
+    return _own(true_fn if _is_true(pred) else false_fn, *operands)
+
+
+def cond_of_both(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+    """The same, for a program that is made or made smaller: both branches have to run and to return the same kinds of
+    values, because torch captures both. RuntimeError if they do not.
+    """
+    results = [_own(function, *operands) for function in (true_fn, false_fn)]
+    if _kinds(results[0]) != _kinds(results[1]):
+        raise RuntimeError(f"branches that return {_kinds(results[0])} and {_kinds(results[1])}, expected the same")
+    return results[0] if _is_true(pred) else results[1]
 
 
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
@@ -29,7 +40,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     for _ in range(MOST_ROUNDS):
         if not _is_true(cond_fn(*carried)):
             return carried
-        carried = tuple(body_fn(*carried))
+        carried = tuple(_own(body_fn, *carried))
     raise RuntimeError(f"a loop of more than {MOST_ROUNDS} rounds")
 
 
@@ -48,14 +59,40 @@ def scan(combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, re
     slices = _slices(xs, dim)
     carry, outputs = init, []
     for part in reversed(slices) if reverse else slices:
-        carry, output = combine_fn(carry, part)
+        carry, output = _own(combine_fn, carry, part)
         outputs.append(output)
     return carry, _stacked(outputs[::-1] if reverse else outputs, dim)
 
 
 def mapped(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     """`torch._higher_order_ops.map`: the results for each row, stacked. RuntimeError for no rows, as in torch."""
-    return _stacked([f(row, *args) for row in _slices(xs, 0)], 0)
+    return _stacked([_own(f, row, *args) for row in _slices(xs, 0)], 0)
+
+
+def _own(function: Callable[..., Any], *values: Any) -> Any:
+    """What a function computes. RuntimeError if a result shares memory with another, with an argument or with a value
+    around the function: torch refuses that (torch/_higher_order_ops/utils.py, `has_potential_input_alias_or_mutation`).
+    """
+    result = function(*values)
+    around = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    outside = [*values, *around, *(value for names in around if isinstance(names, dict) for value in names.values())]
+    if not set(_memory(outside)).isdisjoint(_memory(result)):
+        raise RuntimeError("a function whose result shares memory with another value, expected one with its own")
+    return result
+
+
+def _kinds(values: Any) -> list[str]:
+    """The dtypes of tensors, and the types of other values."""
+    leaves = _pytree.tree_leaves(values)
+    return [str(leaf.dtype) if isinstance(leaf, torch.Tensor) else type(leaf).__name__ for leaf in leaves]
+
+
+def _memory(values: Any) -> Iterator[int]:
+    """Where the tensors in some values are stored. Those without memory of their own are left out."""
+    for leaf in _pytree.tree_leaves(values):
+        with suppress(NotImplementedError, RuntimeError):  # within a transform of torch.func
+            if isinstance(leaf, torch.Tensor) and (place := leaf.untyped_storage().data_ptr()):
+                yield place
 
 
 def _slices(xs: Any, dim: int) -> list[Any]:
@@ -77,7 +114,10 @@ PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "torch._higher_order_ops.scan": scan,
     "torch._higher_order_ops.map": mapped,
 }
-"""By the catalogue's name."""
+"""By the catalogue's name: what a call of eager has."""
+
+FOR_A_NEW_PROGRAM: Final = {**PLAIN, "torch.cond": cond_of_both}
+"""By the catalogue's name: what decides whether a program is valid."""
 
 
 class ControlFlowInPython:

@@ -49,7 +49,7 @@ def test_what_a_row_computes_stands_alone_if_it_is_enough() -> None:
 
 def test_the_branches_of_a_call_that_is_needed_become_small() -> None:
     lines = smallest(read("b = torch.relu(x)", COND.replace("(x,)", "(b,)")), "torch.cond")
-    assert lines == ["    return torch.cond(mask, lambda p: p, lambda p: p, (x,))"]
+    assert lines == ["    return torch.cond(mask, lambda p: p.clone(), lambda p: p.clone(), (x,))"]
 
 
 def test_an_operation_is_never_taken_out_of_a_function_with_its_parameters() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from ddefuzz.program.evaluate import resolve
+from ddefuzz.program.evaluate import evaluate, resolve
+from ddefuzz.program.expressions import parse_expression
 from ddefuzz.program.plain import PLAIN, ControlFlowInPython
 
 X = torch.arange(12.0).reshape(4, 3)
@@ -64,14 +65,43 @@ def test_a_condition_is_one_bool(condition: torch.Tensor) -> None:
         PLAIN["torch.cond"](condition, lambda: 1, lambda: 2)
 
 
+@pytest.mark.parametrize("branch", [lambda a: a, lambda a: a[0]])
+def test_a_result_that_shares_memory_is_refused_as_torch_does(branch: Callable[..., Any]) -> None:
+    for function in (PLAIN["torch.cond"], torch.cond):
+        with pytest.raises(RuntimeError):
+            function(X.sum() > 0, branch, branch, (X + 1,))
+
+
+def test_names_around_a_function_of_a_program_are_outside() -> None:
+    def branch(value: str) -> Any:
+        return evaluate(parse_expression(f"torch.cond(x.sum() > 0, lambda a: {value}, lambda a: a * 2, (x,))"), given)
+
+    given = {"x": X, "y": X + 1}
+    with pytest.raises(RuntimeError, match="shares memory"):
+        branch("y")
+    assert torch.equal(branch("y + 1"), X + 2)
+
+
+@pytest.mark.parametrize("other", [lambda a: 0, lambda a: a.long(), lambda a: (a + 1, a + 2), lambda a: a[99]])
+def test_both_branches_of_a_new_program_run_and_return_the_same_kinds(other: Callable[..., Any]) -> None:
+    for function in (resolve("torch.cond"), torch.cond):
+        with pytest.raises((RuntimeError, IndexError)):
+            function(X.sum() > 0, lambda a: a + 1, other, (X,))
+
+
+def test_a_branch_that_is_not_taken_need_not_run_in_eager() -> None:
+    result = PLAIN["torch.cond"](X.sum() < 0, lambda a: a[99], lambda a: a + 1, (X,))
+    assert torch.equal(result, X + 1)
+
+
 def test_a_loop_without_end_is_ended() -> None:
     with pytest.raises(RuntimeError, match="a loop of more than"):
-        PLAIN["torch.while_loop"](lambda i: True, lambda i: (i,), (X,))
+        PLAIN["torch.while_loop"](lambda i: True, lambda i: (i + 1,), (X,))
 
 
 def test_torch_has_its_own_functions_again_after_a_call_of_eager() -> None:
     own = torch.cond
     with pytest.raises(ZeroDivisionError), ControlFlowInPython():
-        assert torch.cond is PLAIN["torch.cond"] is resolve("torch.cond")
+        assert torch.cond is PLAIN["torch.cond"] is not resolve("torch.cond")
         raise ZeroDivisionError
     assert torch.cond is own

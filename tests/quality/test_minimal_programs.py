@@ -91,7 +91,7 @@ def test_a_call_with_functions_has_the_smallest_functions() -> None:
         """
         # inputs: mask = ones; x = normal
         def program(mask: Bool[Tensor, ""], x: Float32[Tensor, ""]):
-            return torch.cond(mask, lambda p: p, lambda p: p, (x,))
+            return torch.cond(mask, lambda p: p.clone(), lambda p: p.clone(), (x,))
         """,
         calls("torch.cond"),
         within=60,
