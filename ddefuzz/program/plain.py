@@ -40,7 +40,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     for _ in range(MOST_ROUNDS):
         if not _is_true(cond_fn(*carried)):
             return carried
-        carried = tuple(_own(body_fn, *carried))
+        carried = _carried(carried, tuple(_own(body_fn, *carried)))
     raise RuntimeError(f"a loop of more than {MOST_ROUNDS} rounds")
 
 
@@ -59,8 +59,11 @@ def scan(combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, re
     slices = _slices(xs, dim)
     carry, outputs = init, []
     for part in reversed(slices) if reverse else slices:
-        carry, output = _own(combine_fn, carry, part)
-        outputs.append(output)
+        pair = _own(combine_fn, carry, part)
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise RuntimeError(f"a function that returns {_kinds(pair)}, expected the next carry and an output")
+        carry = _carried(carry, pair[0])
+        outputs.append(pair[1])
     return carry, _stacked(outputs[::-1] if reverse else outputs, dim)
 
 
@@ -79,6 +82,14 @@ def _own(function: Callable[..., Any], *values: Any) -> Any:
     if not set(_memory(outside)).isdisjoint(_memory(result)):
         raise RuntimeError("a function whose result shares memory with another value, expected one with its own")
     return result
+
+
+def _carried(before: Any, after: Any) -> Any:
+    """What is carried to the next round. RuntimeError if it has another form than before."""
+    shapes = [[getattr(leaf, "shape", ()) for leaf in _pytree.tree_leaves(values)] for values in (before, after)]
+    if _kinds(before) != _kinds(after) or shapes[0] != shapes[1]:
+        raise RuntimeError(f"a carry of {_kinds(after)} of {shapes[1]}, expected {_kinds(before)} of {shapes[0]}")
+    return after
 
 
 def _kinds(values: Any) -> list[str]:

@@ -89,6 +89,16 @@ def test_both_branches_of_a_new_program_run_and_return_the_same_kinds(other: Cal
             function(X.sum() > 0, lambda a: a + 1, other, (X,))
 
 
+@pytest.mark.parametrize(
+    "combine",
+    [lambda c, v: v.clone(), lambda c, v: (c.sum(), v + 1), lambda c, v: (c.long(), v + 1), lambda c, v: (c,)],
+)
+def test_a_carry_keeps_its_form_and_comes_with_an_output(combine: Callable[..., Any]) -> None:
+    for function in (PLAIN["torch._higher_order_ops.scan"], torch._higher_order_ops.scan):
+        with pytest.raises(Exception):  # noqa: B017 of several kinds
+            function(combine, torch.ones(3), X)
+
+
 def test_a_branch_that_is_not_taken_need_not_run_in_eager() -> None:
     result = PLAIN["torch.cond"](X.sum() < 0, lambda a: a[99], lambda a: a + 1, (X,))
     assert torch.equal(result, X + 1)
