@@ -41,6 +41,11 @@ METHOD_PREFIX: Final = "Tensor."
 MAPPED_PREFIX: Final = "torch.vmap("
 """Prefix of mapped functions, named as they are written: `torch.vmap(torch.cat)`, called `…((x, y))`."""
 
+CONTROL_FLOW: Final = frozenset(
+    {"torch.cond", "torch.while_loop", "torch._higher_order_ops.scan", "torch._higher_order_ops.map"}
+)
+"""Functions that compile themselves in eager, so a call in eager fails as a capture does (`plain`)."""
+
 BUILTINS: Final[dict[str, Callable[..., Any]]] = {
     "abs": abs,
     "bool": bool,

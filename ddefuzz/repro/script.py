@@ -24,7 +24,8 @@ from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Sub
 from ddefuzz.files import real_path
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
 from ddefuzz.oracles.oracle import CAUGHT, Script
-from ddefuzz.program.model import Program
+from ddefuzz.program.expressions import CONTROL_FLOW
+from ddefuzz.program.model import Program, functions_in
 from ddefuzz.program.sizes import MARKED, at_size, marks_of, module_of, order_of, symbols_of, values_of
 from ddefuzz.repro import by_message, by_native, by_python
 from ddefuzz.repro.captures import AFTER_EXPORT, CALLED, CAPTURES
@@ -197,6 +198,10 @@ _ARGUMENTS: Final[dict[Recognizer, tuple[str, ...]]] = {
 """The constants of a script that each recognizer gets."""
 
 
+def _eager_check(program: Program, stage: Stage) -> str:
+    return "" if stage == "eager" or not CONTROL_FLOW.isdisjoint(functions_in(program)) else EAGER_CHECK
+
+
 def repro_script(program: Program, stage: Stage, expected: ExpectedFailure, title: str) -> str:
     """The script for one of the stages in `CAPTURES` and an expected failure."""
     marking = marking_of(program, stage)
@@ -214,7 +219,7 @@ def repro_script(program: Program, stage: Stage, expected: ExpectedFailure, titl
         known=", ".join(arguments),
         last="len(chain) - 1" if expected.is_root else 'names.index(EXPECTED["exception"])',
         native=_NATIVE_FRAMES if is_native else "",
-        eager="" if stage == "eager" else EAGER_CHECK,
+        eager=_eager_check(program, stage),
     )
     # A table that black would give a line for each name.
     return script.replace(f"\n{_PLACE}", f"\nINTERNAL = {_table(expected.internal)}\n", 1)
@@ -447,7 +452,7 @@ def case_script(subject: Subject, stage: Stage, kind: str, title: str) -> str:
     else:
         program = ProgramSubject(subject.text).program(title)
         text, marking = module_of(program, stage), marking_of(program, stage)
-        inputs, eager = marked if marking else "make_inputs()", "" if stage == "eager" else EAGER_CHECK
+        inputs, eager = marked if marking else "make_inputs()", _eager_check(program, stage)
     return emitted(
         _CASE._replace(expected={"kind": kind}),
         stage,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ddefuzz.program.evaluate import evaluate, resolve
-from ddefuzz.program.expressions import parse_expression
+from ddefuzz.program.expressions import CONTROL_FLOW, parse_expression
 from ddefuzz.program.plain import PLAIN, ControlFlowInPython
 
 X = torch.arange(12.0).reshape(4, 3)
@@ -37,7 +37,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 def test_each_has_a_call_here() -> None:
-    assert CALLS.keys() == PLAIN.keys()
+    assert CALLS.keys() == PLAIN.keys() == CONTROL_FLOW
 
 
 @pytest.mark.slow
