@@ -12,7 +12,8 @@ import json
 import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspect
@@ -37,6 +38,11 @@ _REVISIONS = "alembic_version"
 
 _LOCK = 0x64646566
 """The number of the lock that writers of a PostgreSQL database take."""
+
+_NO_SCHEMA = "found tables without one schema version, expected a database of ddefuzz"
+
+HEADER_BYTES = 100
+"""The header of an SQLite file."""
 
 _LOST = ("the server ended the connection", "a server that keeps running")
 
@@ -123,8 +129,7 @@ def _check_place(url: DatabaseUrl, *, create: bool) -> None:
     if path is None:
         return
     if is_file(path):
-        if not create and not path.stat().st_size:
-            raise DatabaseError(f"findings database {url}: found an empty file, expected a database")
+        _check_file(url, path, create=create)
         return
     if kind := kind_of(path):
         raise DatabaseError(f"findings database {url}: found {kind}, expected a regular file")
@@ -137,6 +142,24 @@ def _check_place(url: DatabaseUrl, *, create: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DatabaseError(f"findings database {url}: its folder cannot be created: {error.strerror}") from error
+
+
+def _check_file(url: DatabaseUrl, path: Path, *, create: bool) -> None:
+    """Refuse a file that is no database of ddefuzz before SQLite changes it: it takes a file of one byte for a new one,
+    and turns the journal of another program's database into WAL.
+    """
+    size = path.stat().st_size
+    if size < HEADER_BYTES and not (create and size == 0):
+        found = f"a file of {size} bytes" if size else "an empty file"
+        raise DatabaseError(f"findings database {url}: found {found}, expected a database")
+    if size:
+        with errors_of(url), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            try:
+                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            except (sqlite3.Error, UnicodeDecodeError):  # what is wrong is said when it is opened
+                return
+        if _REVISIONS not in tables and (tables or not create):
+            raise DatabaseError(f"findings database {url}: {_NO_SCHEMA}")
 
 
 def _json(stored: Any) -> Any:
@@ -198,7 +221,7 @@ def _check_schema(engine: Engine, url: DatabaseUrl) -> None:
             connection.exec_driver_sql(f"INSERT INTO {_REVISIONS} VALUES ('{SCHEMA_REVISION}')")
             return
     if revision is None:
-        problem = "found tables without one schema version, expected a database of ddefuzz"
+        problem = _NO_SCHEMA
     elif revision > SCHEMA_REVISION:
         problem = (
             f"schema {revision} is newer than this ddefuzz ({SCHEMA_REVISION}): upgrade ddefuzz or give another --db"

@@ -27,7 +27,7 @@ from ddefuzz.findings.connection import errors_of, open_engine
 from ddefuzz.findings.decisions import FINDING, By, Decision, check_original, check_together
 from ddefuzz.findings.ledger import SiteRecord, together
 from ddefuzz.findings.lifecycle import recurs
-from ddefuzz.findings.merge import merged
+from ddefuzz.findings.merge import joined_duplicates, merged
 from ddefuzz.findings.model import (
     MOST_OBSERVED,
     Campaign,
@@ -267,6 +267,13 @@ class Database:
                 together = normalized(finding) if stored is None else merged(stored, finding)
                 if together != stored:
                     self.put([together])
+            duplicates = select(FINDINGS.c.id, FINDINGS.c.duplicate_of).where(FINDINGS.c.duplicate_of.is_not(None))
+            originals = {str(row[0]): str(row[1]) for row in session.execute(duplicates)}
+            chained = {name for name, original in originals.items() if original in originals}
+            if chained:
+                ends = {originals[original] for original in map(originals.__getitem__, chained)}
+                names = {*chained, *map(originals.__getitem__, chained), *ends}
+                self.put(joined_duplicates(_whole(session, name) for name in sorted(names)))
 
     # Campaigns, so that they can be resumed
 

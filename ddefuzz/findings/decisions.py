@@ -108,14 +108,19 @@ def undo(finding: Finding, by: By) -> Finding:
     """
     entries = sorted(finding.history, key=lambda entry: (entry.when, entry.who))
     groups = [tuple(group) for _, group in groupby(entries, key=lambda entry: (entry.when, entry.who))]
-    undone = 0
-    for group in reversed(groups):
-        if all(entry.why == UNDONE for entry in group):
-            undone += 1
-        elif undone:
-            undone -= 1
-        else:
-            return _reversed(finding, group, by)
+    standing: list[tuple[HistoryEntry, ...]] = []
+    for group in groups:
+        if any(entry.why != UNDONE for entry in group):
+            standing.append(group)
+            continue
+        taken_back = {(entry.field, entry.after, entry.before) for entry in group}
+        for at in reversed(range(len(standing))):
+            if taken_back <= {(entry.field, entry.before, entry.after) for entry in standing[at]}:
+                del standing[at]  # if two databases undid it, and were merged, the second undo finds nothing
+                break
+    for group in reversed(standing):
+        if (before := _reversed(finding, group, by)) != finding:
+            return before
     raise InputError(f"{finding.id}: found no decision in its history, expected one to undo")
 
 

@@ -117,7 +117,7 @@ def merged(a: Finding, b: Finding) -> Finding:
     return normalized(
         replace(
             both[0],
-            **_united(both),
+            **{**_united(both), "links": _links(both)},
             **decided,
             **_taken(both, FIRST_SEEN, _first_seen),
             **_taken(both, SMALLEST, _size),
@@ -125,6 +125,17 @@ def merged(a: Finding, b: Finding) -> Finding:
             occurrences=_occurrences(both, max),
         )
     )
+
+
+def joined_duplicates(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The duplicates among findings whose originals are duplicates themselves, each with the original at the end. In a
+    cycle, which two databases may make together, none is a duplicate any more.
+    """
+    by_id = {finding.id: finding for finding in findings}
+    chained = [
+        one for one in by_id.values() if (original := by_id.get(one.duplicate_of or "")) and original.duplicate_of
+    ]
+    return tuple(_without_chains(finding, by_id, {}) for finding in chained)
 
 
 def merged_site(a: SiteRecord, b: SiteRecord) -> SiteRecord:
@@ -136,6 +147,15 @@ def merged_site(a: SiteRecord, b: SiteRecord) -> SiteRecord:
 def _united(findings: Iterable[Finding]) -> dict[str, Any]:
     records = list(findings)
     return {name: tuple(item for one in records for item in getattr(one, name)) for name in UNITED}
+
+
+def _links(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """The links of some records, without those whose removal is the last that was decided on them."""
+    last: dict[str, HistoryEntry] = {}
+    records = list(findings)
+    for entry in sorted(entry for one in records for entry in one.history if entry.field == "links"):
+        last[entry.before or entry.after] = entry
+    return tuple(url for one in records for url in one.links if url not in last or last[url].after)
 
 
 def _taken(

@@ -203,7 +203,7 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
     check_folder(folder, [KNOWN, *(f"{one}/{name}" for one in {*own, *(f.id for f in wanted)} for name in FILES)])
     files = {f"{name}/{file}": content for name, there in contents.items() for file, content in there.items()}
     gone = own - {finding.id for finding in wanted}
-    unread = {*_unread(folder, gone)} if whole else gone
+    unread = {*_unread(folder, gone)} if whole and gone else gone
     gone = gone - unread
     before = read_known(folder / KNOWN) if is_there(folder / KNOWN) else {}
     kept = {name: one for name, one in before.items() if name in unread}
@@ -229,12 +229,23 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
 
 
 def _unread(folder: Path, names: Iterable[str]) -> Iterator[str]:
+    """The findings of a folder that an import leaves out: damaged ones, and duplicates of these. Each is refused."""
+    readable = dict[str, Finding]()
     for name in names:
         try:
-            read_finding(folder / name)
+            readable[name] = read_finding(folder / name)
         except InputError as error:
             refuse(error)
             yield name
+    there = {place.name for place in _finding_folders(folder)}.difference(names) | readable.keys()
+    while dangling := [one for one in readable.values() if one.duplicate_of and one.duplicate_of not in there]:
+        for finding in dangling:
+            refuse(
+                InputError(f"{folder / finding.id}: found a duplicate of {finding.duplicate_of!r}, which is not here")
+            )
+            there.discard(finding.id)
+            del readable[finding.id]
+            yield finding.id
 
 
 def _is_taken(folder: Path, name: str, decision: KnownDecision, findings: Mapping[str, Finding]) -> bool:

@@ -14,6 +14,7 @@ from ddefuzz.execute.protocol import COMPILES, ONLY_IN_EAGER, Call, CallEnd, Dif
 from ddefuzz.instrument.truth import value_at
 from ddefuzz.oracles.blame import OracleInput, at_maker, is_unchecked, reads_strides_of_nothing
 from ddefuzz.oracles.verdict import accepted, turned
+from ddefuzz.program.expressions import CONTROL_FLOW
 from ddefuzz.program.model import (
     Attribute,
     Expr,
@@ -240,7 +241,22 @@ class Acceptance(NamedTuple):
     of_program: bool = False
 
 
+def marks_its_results(seen: OracleInput, call: Call) -> bool:
+    """Whether control flow makes results require a gradient that eager's do not.
+
+    Torch marks all results of such a call if an operand requires a gradient (torch/_higher_order_ops/utils.py). Plain
+    Python marks those that depend on it.
+    """
+    if seen.program is None or CONTROL_FLOW.isdisjoint(functions_in(seen.program)):
+        return False
+    return all(
+        one.how.startswith("requires a gradient, ") or one.how == "Tensor, eager has NoneType"
+        for one in call.differences
+    )
+
+
 OF_RESULTS: tuple[Acceptance, ...] = (
+    Acceptance("control flow marks its results", marks_its_results),
     Acceptance("strides of an empty tensor", reads_strides_of_nothing),
     Acceptance("order of dims of size 0 or 1", _has_several_orders),
     Acceptance("type of min or max", _differs_in_type_of_extremum),

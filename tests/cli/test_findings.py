@@ -19,7 +19,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.findings import command
 from ddefuzz.cli.main import main
-from ddefuzz.errors import DatabaseError, InputError, RowError
+from ddefuzz.errors import DatabaseError, InputError, RowError, refusals
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.ledger import SiteRecord
@@ -88,6 +88,54 @@ def test_a_merge_takes_each_decision_from_where_it_was_made(url: str, tmp_path: 
         with Database.open(into) as database:
             known = database.get(CHUNK.key)
         assert (known.state, known.owner, known.priority, len(known.links)) == ("reported", "alice", "high", 1)
+
+
+def test_duplicates_of_each_other_are_open_after_a_merge(url: str, tmp_path: Path) -> None:
+    other = f"sqlite:///{tmp_path}/other.db"
+    with Database.open(url) as database, Database.open(other) as copy:
+        copy.merge(database.findings())
+    assert findings(url, "dup", CHUNK.key, ROLL.key, "--by", "a").exit_code == 0
+    assert findings(other, "dup", ROLL.key, CHUNK.key, "--by", "b").exit_code == 0
+    assert findings(url, "merge", other).exit_code == 0
+    with Database.open(url) as database:
+        assert {one.id: (one.state, one.duplicate_of) for one in database.findings()} == {
+            CHUNK.key: ("new", None),
+            ROLL.key: ("new", None),
+        }
+
+
+def test_an_export_keeps_a_duplicate_of_a_damaged_finding(url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "findings"
+    assert findings(url, "dup", CHUNK.key, ROLL.key, "--by", "a").exit_code == 0
+    assert findings(url, "export", str(folder)).exit_code == 0
+    (folder / ROLL.key / "finding.toml").write_text("broken\n")
+    with refusals() as refused:
+        assert findings(f"sqlite:///{tmp_path}/new.db", "import", str(folder)).exit_code == 0
+        assert findings(f"sqlite:///{tmp_path}/new.db", "export", str(folder)).exit_code == 0
+    assert {place.name for place in folder.iterdir()} == {CHUNK.key, ROLL.key, KNOWN}
+    assert len(refused) >= 2
+
+
+@pytest.mark.parametrize("content", [b"\n", b"x" * 99])
+def test_a_file_that_is_too_short_is_no_database(tmp_path: Path, content: bytes) -> None:
+    """SQLite takes a file of one byte for a new database."""
+    file = tmp_path / "short.db"
+    file.write_bytes(content)
+    for args in (("list",), ("import", str(tmp_path))):
+        with pytest.raises((DatabaseError, InputError)):
+            findings(f"sqlite:///{file}", *args)
+    assert file.read_bytes() == content
+
+
+def test_a_database_of_another_program_is_not_changed(tmp_path: Path) -> None:
+    file = tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("create table mine(a)")
+        connection.commit()
+    before = file.read_bytes()
+    with pytest.raises(DatabaseError, match="expected a database of ddefuzz"):
+        findings(f"sqlite:///{file}", "list")
+    assert file.read_bytes() == before
 
 
 def test_an_empty_file_is_no_database(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ddefuzz.errors import InputError
 from ddefuzz.findings.decisions import By, changed, link, note, set_state, undo
 from ddefuzz.findings.lifecycle import ROWS
+from ddefuzz.findings.merge import merged
 from ddefuzz.findings.model import Finding, HistoryEntry, normalized, stamp
 from ddefuzz.findings.textform import KnownDecision, known_now, read_known
 from tests.findings.arbitrary_findings import CHUNK, START, findings, text
@@ -72,6 +73,35 @@ def test_a_value_that_is_none_does_not_come_back() -> None:
         finding = Finding(id=CHUNK.key, signature=CHUNK, cause="avoidable", history=(entry,))
         with pytest.raises(InputError, match=message):
             undo(finding, by(0))
+
+
+def test_undo_takes_back_what_is_left_after_a_merge() -> None:
+    """The undo in another database took back an older decision than the last one here."""
+    start = Finding(id=CHUNK.key, signature=CHUNK, cause="avoidable", state="triaged")
+    owned = changed(start, by(1), owner="O1")
+    here, there = changed(owned, by(2), priority="high"), undo(owned, by(3))
+    joined = merged(here, there)
+    assert (joined.owner, joined.priority) == ("", "high")
+    assert undo(joined, by(4)).priority == ""
+    with pytest.raises(InputError, match="found no decision"):
+        undo(undo(joined, by(4)), by(5))
+
+
+def test_a_decision_that_two_undid_is_undone_once() -> None:
+    start = Finding(id=CHUNK.key, signature=CHUNK, cause="avoidable", state="triaged")
+    owned = changed(changed(start, by(1), owner="O1"), by(2), owner="O2")
+    joined = merged(undo(owned, by(3)), undo(owned, by(4)))
+    assert joined.owner == "O1"
+    assert undo(joined, by(5)).owner == ""
+
+
+def test_a_link_that_was_removed_later_stays_removed() -> None:
+    start = Finding(id=CHUNK.key, signature=CHUNK, cause="avoidable")
+    linked = link(start, "https://a", by(1))
+    removed = undo(linked, by(2))
+    assert merged(linked, removed).links == merged(removed, linked).links == ()
+    again = link(removed, "https://a", by(3))
+    assert merged(again, removed).links == merged(linked, again).links == ("https://a",)
 
 
 @given(findings())
