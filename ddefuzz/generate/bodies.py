@@ -7,6 +7,8 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+import torch
+
 from ddefuzz.generate.lockstep import REFUSALS, WORD_BITS, Choices, Handle, Lockstep
 from ddefuzz.generate.tensors import NothingFitsError, fill, template
 from ddefuzz.ops.spec import Body, OpSpec
@@ -120,9 +122,13 @@ def _has_form(made: Handle, slot: Body, wanted: Handle | None) -> bool:
 
 
 def _shares(made: Handle, outside: tuple[Handle, ...]) -> bool:
-    """Whether a result shares memory with a value that is not made inside of the function."""
-    memory = made.left.untyped_storage().data_ptr()
-    return memory != 0 and any(one.left.untyped_storage().data_ptr() == memory for one in outside)
+    """Whether a result shares memory, at either data size, with a value that is not made inside of the function."""
+    left, right = {_memory(one.left) for one in outside}, {_memory(one.right) for one in outside}
+    return _memory(made.left) in left - {0} or _memory(made.right) in right - {0}
+
+
+def _memory(value: torch.Tensor) -> int:
+    return value.untyped_storage().data_ptr()
 
 
 def _written_out(steps: list[Step], result: Expr) -> Expr:

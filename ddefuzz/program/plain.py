@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -21,14 +22,14 @@ MOST_ROUNDS: Final = 10_000
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
     """`torch.cond`: one of two branches."""
-    return _own(true_fn if _is_true(pred) else false_fn, *operands)
+    return (true_fn if _is_true(pred) else false_fn)(*operands)
 
 
 def cond_of_both(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
     """The same, for a program that is made or made smaller: both branches have to run and to return the same kinds of
     values, because torch captures both. RuntimeError if they do not.
     """
-    results = [_own(function, *operands) for function in (true_fn, false_fn)]
+    results = [function(*operands) for function in (true_fn, false_fn)]
     if _kinds(results[0]) != _kinds(results[1]):
         raise RuntimeError(f"branches that return {_kinds(results[0])} and {_kinds(results[1])}, expected the same")
     return results[0] if _is_true(pred) else results[1]
@@ -40,7 +41,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     for _ in range(MOST_ROUNDS):
         if not _is_true(cond_fn(*carried)):
             return carried
-        carried = _carried(carried, tuple(_own(body_fn, *carried)))
+        carried = _carried(carried, tuple(body_fn(*carried)))
     raise RuntimeError(f"a loop of more than {MOST_ROUNDS} rounds")
 
 
@@ -59,7 +60,7 @@ def scan(combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, re
     slices = _slices(xs, dim)
     carry, outputs = init, []
     for part in reversed(slices) if reverse else slices:
-        pair = _own(combine_fn, carry, part)
+        pair = combine_fn(carry, part)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise RuntimeError(f"a function that returns {_kinds(pair)}, expected the next carry and an output")
         carry = _carried(carry, pair[0])
@@ -69,12 +70,12 @@ def scan(combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, re
 
 def mapped(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     """`torch._higher_order_ops.map`: the results for each row, stacked. RuntimeError for no rows, as in torch."""
-    return _stacked([_own(f, row, *args) for row in _slices(xs, 0)], 0)
+    return _stacked([f(row, *args) for row in _slices(xs, 0)], 0)
 
 
 def _own(function: Callable[..., Any], *values: Any) -> Any:
-    """What a function computes. RuntimeError if a result shares memory with another, with an argument or with a value
-    around the function: torch refuses that (torch/_higher_order_ops/utils.py, `has_potential_input_alias_or_mutation`).
+    """What a function computes. RuntimeError if a result shares memory with an argument or with a value around the
+    function: torch refuses that (torch/_higher_order_ops/utils.py, `has_potential_input_alias_or_mutation`).
     """
     result = function(*values)
     around = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
@@ -127,8 +128,21 @@ PLAIN: Final[dict[str, Callable[..., Any]]] = {
 }
 """By the catalogue's name: what a call of eager has."""
 
-FOR_A_NEW_PROGRAM: Final = {**PLAIN, "torch.cond": cond_of_both}
-"""By the catalogue's name: what decides whether a program is valid."""
+
+def _strict(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for functions whose results have memory of their own (`_own`)."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return plain(*(partial(_own, arg) if callable(arg) else arg for arg in args), **kwargs)
+
+    return call
+
+
+FOR_A_NEW_PROGRAM: Final = {name: _strict(one) for name, one in {**PLAIN, "torch.cond": cond_of_both}.items()}
+"""By the catalogue's name: what decides whether a program is valid.
+
+A call of eager is less strict: at other sizes a value may be a view that is a copy at the example's.
+"""
 
 
 class ControlFlowInPython:

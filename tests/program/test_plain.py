@@ -67,7 +67,7 @@ def test_a_condition_is_one_bool(condition: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("branch", [lambda a: a, lambda a: a[0]])
 def test_a_result_that_shares_memory_is_refused_as_torch_does(branch: Callable[..., Any]) -> None:
-    for function in (PLAIN["torch.cond"], torch.cond):
+    for function in (resolve("torch.cond"), torch.cond):
         with pytest.raises(RuntimeError):
             function(X.sum() > 0, branch, branch, (X + 1,))
 
