@@ -60,13 +60,15 @@ _METHODS = st.sampled_from(["Tensor.view", "Tensor.item", "Tensor.__getitem__"])
 _PARAMETERS = ("first_parameter", "second_parameter")
 
 
-def _nested(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+@st.composite
+def _nested(draw: st.DrawFn, inner: st.SearchStrategy[Expr]) -> Expr:
+    """One level of an expression. As a composite, its repr has `inner` once: Hypothesis warns of long ones."""
     items = st.lists(inner, max_size=3).map(tuple)
     kwargs = st.lists(st.tuples(_KEYWORDS, inner), max_size=2, unique_by=lambda pair: pair[0]).map(tuple)
     bound = st.none() | inner
     index_item = st.one_of(inner, st.builds(Slice, bound, bound, bound), st.builds(Ellipsis_))
     index = st.one_of(index_item, st.lists(index_item, min_size=1, max_size=3).map(tuple).map(Sequence))
-    return st.one_of(
+    levels: st.SearchStrategy[Expr] = st.one_of(
         st.builds(Sequence, items, st.booleans()),
         st.builds(Call, _FUNCTIONS, items, kwargs),
         st.builds(lambda f, receiver, rest, kw: Call(f, (receiver, *rest), kw), _METHODS, inner, items, kwargs),
@@ -78,6 +80,7 @@ def _nested(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(_with_function, inner, items),
         st.builds(lambda body, given, args: Apply(_with_function(body, given), args), inner, items, items),
     )
+    return draw(levels)
 
 
 def _with_function(body: Expr, args: tuple[Expr, ...]) -> Call:
