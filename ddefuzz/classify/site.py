@@ -94,7 +94,7 @@ BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
 PYTHON_DISPATCHER = "torch::detail::(anonymous namespace)::ConcretePyInterpreterVTable::python_dispatcher"
 """C++ code that lets Python choose an op's kernel. Python calls that by a binding, which is no new call."""
 
-_QUOTED = re.compile(r"frame #\d+: (?!<unknown function>)((?:(?! \+ 0x).)++) \+ 0x\S++ \((?=.* in ).*\)$")
+_QUOTED = re.compile(r"frame #\d+: (?!<unknown function>)((?:(?! \+ 0x).)+) \+ 0x\S+ \((?=.* in ).*\)$")
 _ANONYMOUS = "(anonymous namespace)"
 _CLONE = re.compile(r"(?<!\s)\s*\[clone [^\[\]]*\]")
 _CONVERSION = re.compile(r"(?<!\S)\S*\boperator\s+\S+$")

@@ -150,8 +150,8 @@ def _check_file(url: DatabaseUrl, path: Path, *, create: bool) -> None:
     """
     size = path.stat().st_size
     if size < HEADER_BYTES and not (create and size == 0):
-        found = f"a file of {size} bytes" if size else "an empty file"
-        raise DatabaseError(f"findings database {url}: found {found}, expected a database")
+        content = f"a file of {size} bytes" if size else "an empty file"
+        raise DatabaseError(f"findings database {url}: found {content}, expected a database")
     if size:
         with errors_of(url), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             try:
