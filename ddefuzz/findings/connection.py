@@ -158,7 +158,7 @@ def _check_file(url: DatabaseUrl, path: Path, *, create: bool) -> None:
                 tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             except (sqlite3.Error, UnicodeDecodeError):  # what is wrong is said when it is opened
                 return
-        if _REVISIONS not in tables and (tables or not create):
+        if tables and _REVISIONS not in tables:  # without any, another process may be making them
             raise DatabaseError(f"findings database {url}: {_NO_SCHEMA}")
 
 
