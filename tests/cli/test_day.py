@@ -15,7 +15,7 @@ import pytest
 
 from tests.planted_torch import Change, planted
 
-SEED = "3"
+SEED = "19"
 CASES = "64x"
 """The cases of this seed have more than 20 findings. The one that is followed is among the first 24."""
 
@@ -44,7 +44,6 @@ def reported(folder: Path) -> dict[str, bool]:
     return {one["finding"]: one["is_new"] for one in map(json.loads, texts)}
 
 
-@pytest.mark.skip(reason="no seed is known whose first 24 cases of generator 8 have the finding that is followed")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_day(tmp_path: Path) -> None:  # noqa: PLR0915 one day, one story
