@@ -9,7 +9,6 @@ from __future__ import annotations
 from ddefuzz.ops.spec import OpSpec, Size, Tensor, body, op
 
 SOME = Tensor(1, 3, max_numel=64)
-ROWS = Tensor(1, 3, max_numel=64)
 
 CONTROL: tuple[OpSpec, ...] = (
     op("torch.cond(x.sum() > 0, lambda a: f, lambda a: g, (x,))",
@@ -32,16 +31,16 @@ CONTROL: tuple[OpSpec, ...] = (
 
 SCANS: tuple[OpSpec, ...] = (
     op("torch._higher_order_ops.scan(lambda c, v: (f, g), x[0].clone(), x)",
-       x=ROWS, f=body(c="x[0]", v="x[0]", shape="x[0]"), g=body(c="x[0]", v="x[0]"), stops=True),
+       x=SOME, f=body(c="x[0]", v="x[0]", shape="x[0]"), g=body(c="x[0]", v="x[0]"), stops=True),
     op("torch._higher_order_ops.scan(lambda c, v: (f, g), y, x, reverse=True)",
-       x=ROWS, y=SOME, f=body(c="y", v="x[0]", shape="y"), g=body(c="y", v="x[0]"), stops=True),
+       x=SOME, y=SOME, f=body(c="y", v="x[0]", shape="y"), g=body(c="y", v="x[0]"), stops=True),
     op('torch._higher_order_ops.associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")',
-       x=ROWS, stops=True),
+       x=SOME, stops=True),
     op('torch._higher_order_ops.associative_scan(lambda a, b: torch.maximum(a, b), x, -1, combine_mode="generic")',
-       x=ROWS, stops=True),
-    op("torch._higher_order_ops.map(lambda a: f, x)", x=ROWS, f=body(a="x[0]"), stops=True),
+       x=SOME, stops=True),
+    op("torch._higher_order_ops.map(lambda a: f, x)", x=SOME, f=body(a="x[0]"), stops=True),
     op("torch._higher_order_ops.map(lambda a, b: f, x, y)",
-       x=ROWS, y=SOME, f=body(a="x[0]", b="y"), stops=True),
+       x=SOME, y=SOME, f=body(a="x[0]", b="y"), stops=True),
 )  # fmt: skip
 
 FUNCTIONAL: tuple[OpSpec, ...] = (
@@ -52,9 +51,9 @@ FUNCTIONAL: tuple[OpSpec, ...] = (
     op("torch.func.jacfwd(lambda a: f)(x)", x=Tensor(1, 1, max_numel=8), f=body(a="x"), stops=True),
     op("torch.func.hessian(lambda a: f)(x)", x=Tensor(1, 1, max_numel=8), f=body(a="x", scalar=True), stops=True),
     op("torch.func.jvp(lambda a: f, (x,), (x.clone(),))", x=SOME, f=body(a="x"), stops=True),
-    op("torch.vmap(lambda a: f)(x)", x=ROWS, f=body(a="x[0]")),
+    op("torch.vmap(lambda a: f)(x)", x=SOME, f=body(a="x[0]")),
     op("torch.vmap(lambda a: f, in_dims=-1)(x)", x=Tensor(2, 3, max_numel=64), f=body(a="x[..., 0]")),
-    op("torch.vmap(lambda a, b: f, in_dims=(0, None))(x, y)", x=ROWS, y=SOME, f=body(a="x[0]", b="y")),
-    op("torch.vmap(lambda a: f, out_dims=-1)(x)", x=ROWS, f=body(a="x[0]")),
-    op("torch.vmap(torch.func.grad(lambda a: f))(x)", x=ROWS, f=body(a="x[0]", scalar=True)),
+    op("torch.vmap(lambda a, b: f, in_dims=(0, None))(x, y)", x=SOME, y=SOME, f=body(a="x[0]", b="y")),
+    op("torch.vmap(lambda a: f, out_dims=-1)(x)", x=SOME, f=body(a="x[0]")),
+    op("torch.vmap(torch.func.grad(lambda a: f))(x)", x=SOME, f=body(a="x[0]", scalar=True)),
 )  # fmt: skip
