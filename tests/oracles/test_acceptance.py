@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
+from ddefuzz.execute.comparison import of_tensors
 from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, Difference, Observation, What
 from ddefuzz.oracles import acceptance, agreement
 from ddefuzz.oracles.blame import OracleInput
@@ -101,6 +103,34 @@ def test_the_evidence_is_of_a_value_that_is_determined() -> None:
 )
 def test_classes_of_accepted_differences(call: Call, names: set[str]) -> None:
     assert acceptance.classes(seen("a = torch.neg(x)", "a", call)) == names
+
+
+MARKED, GRADIENT = "requires a gradient, eager's requires no gradient", "Tensor, eager has NoneType"
+
+
+@pytest.mark.parametrize(
+    ("step", "how", "is_accepted"),
+    [
+        ("a = torch.cond(x[0] > 0, lambda p: p + 1, lambda p: p - 1, (x,))", (MARKED, GRADIENT), True),
+        ("a = torch.cond(x[0] > 0, lambda p: p + 1, lambda p: p - 1, (x,))", (MARKED, "1 of 2 elements"), False),
+        (
+            "a = torch.cond(x[0] > 0, lambda p: p + 1, lambda p: p - 1, (x,))",
+            ("requires no gradient, eager's …",),
+            False,
+        ),
+        ("a = torch.neg(x)", (MARKED, GRADIENT), False),
+    ],
+)
+def test_control_flow_may_mark_its_results(step: str, how: tuple[str, ...], is_accepted: bool) -> None:
+    call = Call("2", RETURNED, RETURNED, "differs", tuple(Difference("requires_grad", "result", text) for text in how))
+    judged = seen(step, "a", call)
+    assert (agreement.judge(judged) == ()) is is_accepted
+    assert ("control flow marks its results" in acceptance.classes(judged)) is is_accepted
+
+
+def test_the_words_about_gradients_are_those_of_the_comparison() -> None:
+    (one,) = of_tensors(torch.ones(2), torch.ones(2, requires_grad=True))
+    assert one.how == MARKED
 
 
 def test_the_classes_are_documented() -> None:
