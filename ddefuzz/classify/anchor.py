@@ -11,6 +11,7 @@ import textwrap
 from ddefuzz import syntax
 from ddefuzz.classify.site import function_name, native_call
 from ddefuzz.instrument.events import Frame, RaisedError
+from ddefuzz.program.modules import MODULE_METHODS
 
 _CXX_OPERATOR = re.compile(r"^c10::(?:Sym(?:Int|Float|Bool)::)?(operator(?:==|!=|<=|>=|<|>))$")
 _HEADER_OPERATOR = re.compile(r"\bsym_(eq|ne|lt|le|gt|ge)\(")
@@ -82,7 +83,10 @@ def callee(frame: Frame, name: str = "") -> str:
     tree = _expression(frame.code) or _statement(frame.code)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call | ast.Subscript)] if tree is not None else []
     named = (call for call in calls if isinstance(call, ast.Call) and ast.unparse(call.func).endswith(f".{name}"))
-    match next(named, calls[0] if calls else None) if name else next(iter(calls), None):
+    call = next(named, calls[0] if calls else None) if name else next(iter(calls), None)
+    while isinstance(call, ast.Call) and (made := _maker(call)) is not None:
+        call = made
+    match call:
         case ast.Call(ast.Attribute(value, attribute)) if not _is_module_path(value):
             return f".{attribute}"
         case ast.Call(function):
@@ -91,6 +95,22 @@ def callee(frame: Frame, name: str = "") -> str:
             return ".__getitem__"
         case _:
             return python_anchor(frame)
+
+
+def _maker(call: ast.Call) -> ast.Call | None:
+    """The call that returns what is called: `torch.nn.Linear(4, 3)` of `torch.nn.Linear(4, 3).eval()(x)`."""
+    match call.func:
+        case ast.Call() as made if not is_mapped(made):
+            return made
+        case ast.Attribute(ast.Call() as module, attribute) if attribute in MODULE_METHODS:
+            return module
+        case _:
+            return None
+
+
+def is_mapped(node: ast.Call) -> bool:
+    """Whether a call is `torch.vmap(torch.cat)`, which is a name of the catalogue."""
+    return ast.unparse(node.func) == "torch.vmap" and not any(isinstance(one, ast.Lambda) for one in ast.walk(node))
 
 
 def _expression(code: str) -> ast.expr | None:

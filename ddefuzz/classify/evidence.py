@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ddefuzz import syntax
-from ddefuzz.classify.anchor import bound_op
+from ddefuzz.classify.anchor import bound_op, is_mapped
 from ddefuzz.classify.chain import DATA_DEPENDENT_BRANCHING, title_of
 from ddefuzz.classify.failure import Failure, decisive
 from ddefuzz.classify.reviews import reviewed
@@ -20,6 +20,7 @@ from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.classify.site import caller, function_name, innermost_site, native_call
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame, RaisedError
+from ddefuzz.program.modules import MODULE_METHODS
 
 OUTPUTS_BY_ARGUMENT = frozenset({"chunk"})
 """Ops whose number of outputs is an int argument, which cannot be a symbol."""
@@ -310,8 +311,10 @@ def called(code: str, *, exact: bool = False) -> tuple[str, ...]:
 
 def _function(node: ast.AST, *, exact: bool) -> str | None:
     match node:
-        case ast.Call(ast.Call() as inner) if any(isinstance(one, ast.Lambda) for one in ast.walk(inner)):
-            return None  # `torch.func.grad(lambda …)(x)`: the inner call is a node, too
+        case ast.Call(ast.Call() as inner) if not is_mapped(inner):
+            return None  # `torch.func.grad(lambda …)(x)`, `torch.nn.Linear(4, 3)(x)`: the inner call is a node, too
+        case ast.Call(ast.Attribute(ast.Call(), attribute)) if attribute in MODULE_METHODS:
+            return None  # `torch.nn.Linear(4, 3).eval()`
         case ast.Call(func):
             dotted = ast.unparse(func)
             if isinstance(func, ast.Attribute) and not (dotted.startswith("torch.") and _is_path(func)):

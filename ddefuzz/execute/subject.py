@@ -6,6 +6,7 @@ The user's module is loaded once; callable and example arguments are new in ever
 from __future__ import annotations
 import __future__
 
+import ast
 import copy
 import importlib
 import importlib.util
@@ -45,7 +46,10 @@ from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.internal import innermost_file, message_of
 from ddefuzz.ops import catalogue
 from ddefuzz.program.evaluate import materialize
-from ddefuzz.program.model import Program
+from ddefuzz.program.evaluate import module as made_module
+from ddefuzz.program.expressions import print_expression
+from ddefuzz.program.model import Expr, Program
+from ddefuzz.program.modules import modules_of, unused_names
 
 _USER_MODULE = "ddefuzz_user_code"
 
@@ -466,7 +470,7 @@ def _prepare_program(text: str, *, backed: bool) -> PreparedSubject:
         for dim, size in enumerate(item.shape)
         if size.symbol is not None
     )
-    call, args = module.__dict__["program"], tuple(materialize(program).values())
+    call, args = _callable_of(program, module), tuple(materialize(program).values())
     if not backed:
         return PreparedSubject(call, args, symbolic, numbers_unbacked=True)
     shapes: tuple[dict[int, Any], ...] = tuple({} for _ in args)
@@ -475,8 +479,47 @@ def _prepare_program(text: str, *, backed: bool) -> PreparedSubject:
     return PreparedSubject(call, args, dynamic_shapes=shapes, backed=symbolic, numbers_unbacked=True)
 
 
+def _callable_of(program: Program, module: ModuleType) -> Callable[..., Any]:
+    """The function of a program; one that calls modules is the `forward` of a module that has them."""
+    function, modules = module.__dict__["program"], modules_of(program)
+    if not modules:
+        call: Callable[..., Any] = function
+        return call
+    kind = type("Program", (torch.nn.Module,), {"forward": function, "__module__": _PROGRAM_MODULE})
+    owner: torch.nn.Module = kind()
+    for expr, name in modules.items():
+        owner.add_module(name, made_module(expr))
+    return owner
+
+
 @lru_cache(maxsize=256)
 def _compiled(text: str) -> tuple[Program, CodeType]:
+    """The program, and the code of its function. Modules are read from its first parameter, which no input is."""
     program = catalogue.parse(text, PROGRAM_FILE).program
+    tree = ast.parse(text)
+    if modules := modules_of(program):
+        tree = _ModulesRead(next(unused_names(program, "self")), modules).visit(tree)
     flags = __future__.annotations.compiler_flag
-    return program, compile(text, PROGRAM_FILE, "exec", flags=flags, dont_inherit=True)
+    return program, compile(tree, PROGRAM_FILE, "exec", flags=flags, dont_inherit=True)
+
+
+class _ModulesRead(ast.NodeTransformer):
+    """Puts a variable in place of each module. Everything stays where it is in the text."""
+
+    def __init__(self, owner: str, modules: Mapping[Expr, str]) -> None:
+        self.owner = owner
+        self.names = {ast.dump(_syntax(print_expression(expr))): name for expr, name in modules.items()}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.args.args.insert(0, ast.copy_location(ast.arg(self.owner), node))
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        name = self.names.get(ast.dump(node))
+        if name is None:
+            return self.generic_visit(node)
+        return ast.fix_missing_locations(ast.copy_location(_syntax(f"{self.owner}.{name}"), node))
+
+
+def _syntax(source: str) -> ast.expr:
+    return ast.parse(source, mode="eval").body

@@ -146,6 +146,9 @@ _RARE: Final = {
     "control": 0.5,
     "scans": 0.2,
     "functional": 0.5,
+    "layers": 0.7,
+    "stateful": 0.5,
+    "sequential": 0.2,
 }
 
 
@@ -184,6 +187,7 @@ PROFILES: Final[dict[str, Profile]] = {
         _focused("reductions", "reductions", "decompositions", "transforms"),
         _focused("nn", "normalization", "attention", "convolution", "pooling", "resampling", "losses"),
         _focused("functions", "control", "scans", "functional"),
+        _focused("modules", "layers", "stateful", "sequential"),
         Profile(SHORT, _RARE, min_steps=2, max_steps=4),
         Profile(
             CAPTURES,

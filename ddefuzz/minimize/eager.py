@@ -19,7 +19,7 @@ from ddefuzz.errors import UnsupportedError
 from ddefuzz.minimize.order import is_operation
 from ddefuzz.minimize.rewrite import Inspect, Scalar, StandIn
 from ddefuzz.program.evaluate import evaluate, materialize, run_step
-from ddefuzz.program.model import Dim, Expr, Input, Name, Program, Recipe, walk, walk_outside
+from ddefuzz.program.model import Call, Dim, Expr, Input, Name, Program, Recipe, walk, walk_outside
 from ddefuzz.program.sizes import DataSize, at_data_size
 
 OTHER_SIZES: tuple[DataSize, ...] = ("2", "all", "1", "0")
@@ -136,7 +136,7 @@ def _inside(expr: Expr, env: Mapping[str, object]) -> Values:
 
 
 def _writes(expr: Expr) -> bool:
-    return any(getattr(node, "function", "").endswith("_") for node in walk(expr))
+    return any(isinstance(node, Call) and node.function.endswith("_") for node in walk(expr))
 
 
 def _symbols(program: Program, example: Values, others: list[Values]) -> dict[Sizes, str]:

@@ -28,6 +28,7 @@ from ddefuzz.program.model import (
     expressions,
     walk,
 )
+from ddefuzz.program.modules import is_module
 from ddefuzz.program.recipes import LAYOUTS
 
 
@@ -49,11 +50,15 @@ def drop_arguments(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def hoist(program: Program, facts: Facts) -> Iterator[Program]:
-    """Replace an operation by an operand: `a + b` becomes `a`, `a if n > 3 else b` becomes `b`."""
+    """Replace an operation by an operand: `a + b` becomes `a`, `a if n > 3 else b` becomes `b`; or a module by one that
+    it is made of.
+    """
     del facts
 
     def simpler(node: Expr) -> Iterator[Expr]:
-        if is_operation(node) or isinstance(node, Index | Attribute):
+        if is_module(node):
+            yield from filter(is_module, children(node))
+        elif is_operation(node) or isinstance(node, Index | Attribute):
             yield from (child for child in children(node) if not _only_in_its_place(child))
 
     yield from everywhere(program, simpler)

@@ -13,6 +13,7 @@ from ddefuzz.ops.gradients import GRADIENTS, MAPPED
 from ddefuzz.ops.higher_order import CONTROL, FUNCTIONAL, SCANS
 from ddefuzz.ops.linalg import DECOMPOSITIONS, PRODUCTS, TRANSFORMS
 from ddefuzz.ops.losses import LOSSES
+from ddefuzz.ops.modules import LAYERS, SEQUENTIAL, STATEFUL
 from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAMPLING
 from ddefuzz.ops.opinfo import OPINFO
 from ddefuzz.ops.pointwise import POINTWISE
@@ -48,6 +49,9 @@ GROUPS: Final[dict[str, tuple[OpSpec, ...]]] = {
     "pooling": POOLING,
     "resampling": RESAMPLING,
     "losses": LOSSES,
+    "layers": LAYERS,
+    "stateful": STATEFUL,
+    "sequential": SEQUENTIAL,
     "gradients": GRADIENTS,
     "mapped": MAPPED,
     "control": CONTROL,

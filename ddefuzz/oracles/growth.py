@@ -20,7 +20,7 @@ from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE as _SHAPES
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.blame import OracleInput, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.program.sizes import module_of
+from ddefuzz.program.code import module_of
 
 BLOCKS: Final = (4, 16)  # how often the program is repeated in the two exports that are compared
 STEEP: Final = 1.5  # a count that grows faster than n to this power is too slow for large n

@@ -20,7 +20,7 @@ from ddefuzz.oracles import kernels
 from ddefuzz.oracles.blame import OracleInput, at_guard, fewest, unknown
 from ddefuzz.oracles.kernels import Kernels, kernels_in, worse_in
 from ddefuzz.oracles.oracle import CAUGHT, KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.program.sizes import marks_of, module_of, symbols_of
+from ddefuzz.program.code import marks_of, module_of, symbols_of
 
 STAGE: Final = OwnStage(
     "lower",

@@ -18,7 +18,8 @@ from ddefuzz.instrument.truth import holds
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.blame import OracleInput, guard_to_blame
 from ddefuzz.oracles.oracle import KindRow, Script
-from ddefuzz.program.sizes import MARKED, at_size, marks_of, module_of, symbols_of, values_of
+from ddefuzz.program.code import marks_of, module_of, symbols_of, values_of
+from ddefuzz.program.sizes import MARKED, at_size
 
 KIND: Final[Kind] = "wrong-meta"
 

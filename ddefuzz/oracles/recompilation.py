@@ -22,8 +22,8 @@ from ddefuzz.instrument.truth import parsed
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.blame import OracleInput, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size, short_value, tuple_of, values_of
-from ddefuzz.program.text import print_function
+from ddefuzz.program.code import callable_of, short_value, tuple_of, values_of
+from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
 from ddefuzz.syntax import COMPARISONS
 
 Mode: TypeAlias = Literal["default", "dynamic", "marked", "unbacked"]
@@ -210,7 +210,7 @@ def script(text: str, stage: Stage, failure: Failure) -> Script:
     return _SCRIPT._replace(
         expected={"compilations": str(len(repeated.compiled)), "needed": str(repeated.allowed)},
         parts={
-            "function": print_function(program),
+            "function": "\n".join(callable_of(program)),
             "calls": "".join(f"({''.join(f'{value}, ' for value in values)}), " for values in calls),
             "dynamic": _DYNAMIC[MODE_OF[stage]],
         },
@@ -225,8 +225,7 @@ def snippet(text: str, stage: Stage, failure: Failure) -> str:
         "import torch",
         "from torch._dynamo.testing import CompileCounter",
         "",
-        f"def program({', '.join(item.name for item in program.inputs)}):",
-        *print_function(program).splitlines()[1:],
+        *callable_of(program),
         "",
         "counter = CompileCounter()",
         f"compiled = torch.compile(program, backend=counter, dynamic={_DYNAMIC[MODE_OF[stage]]})",

@@ -19,23 +19,21 @@ from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
 from ddefuzz.program import equivalents
-from ddefuzz.program.equivalents import MakeVariants
-from ddefuzz.program.model import Program
-from ddefuzz.program.sizes import (
-    MARKED,
-    CallSize,
-    at_size,
+from ddefuzz.program.code import (
     body_of,
     fresh,
+    function_of,
+    made_of,
     masks_of,
     module_of,
     parameters_of,
-    static,
     symbols_of,
     tuple_of,
     values_of,
 )
-from ddefuzz.program.text import print_function
+from ddefuzz.program.equivalents import MakeVariants
+from ddefuzz.program.model import Program
+from ddefuzz.program.sizes import MARKED, CallSize, at_size, static
 
 Aspect: TypeAlias = Literal["verdict", "result", "assertions"]
 
@@ -262,7 +260,7 @@ def call_inputs():
 $variant
 
 class CapturedVariant(torch.nn.Module):
-    def forward($parameters):
+$made    def forward($parameters):
         $body
 
 
@@ -375,7 +373,8 @@ def script(text: str, _stage: Stage, failure: Failure) -> Script:
             "marks": marks[0],
             "called": values(size)[0],
             "form": one_line(difference.form),
-            "variant": print_function(variant).replace("def program(", "def variant(", 1),
+            "variant": function_of(variant).replace("def program(", "def variant(", 1),
+            "made": "".join(f"    {line}\n" for line in made_of(variant)),
             "parameters": ", ".join([fresh("self", bare), *parameters_of(bare, capture)]),
             "body": "\n        ".join([*checks, returned.replace("return program(", "return variant(", 1)]),
             "values": values("example")[1],
@@ -407,6 +406,7 @@ def snippet(text: str, stage: Stage, failure: Failure) -> str:
         f"{parts['variant']}",
         "",
         "class CapturedVariant(torch.nn.Module):",
+        *f"{parts['made']}".splitlines(),
         f"    def forward({parts['parameters']}):",
         f"        {parts['body']}",
         "",

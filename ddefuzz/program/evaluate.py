@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from functools import cache, reduce
 from typing import Any, Final
@@ -9,7 +10,7 @@ from typing import Any, Final
 import torch
 
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.program.expressions import BINARY, BUILTINS, MAPPED_PREFIX, METHOD_PREFIX, UNARY
+from ddefuzz.program.expressions import BINARY, BUILTINS, MAPPED_PREFIX, UNARY
 from ddefuzz.program.model import (
     Apply,
     Attribute,
@@ -30,10 +31,13 @@ from ddefuzz.program.model import (
     Step,
     Unary,
 )
+from ddefuzz.program.modules import SEED, is_module
 from ddefuzz.program.plain import FOR_A_NEW_PROGRAM
 from ddefuzz.program.recipes import input_expression
 
 _GENERATOR: Final = Name("generator")
+
+_OWNERS: Final[Mapping[str, object]] = {"torch": torch, "Tensor": torch.Tensor, "Module": torch.nn.Module}
 
 
 def materialize(program: Program) -> dict[str, torch.Tensor]:
@@ -75,6 +79,8 @@ def evaluate(expr: Expr, env: Mapping[str, object]) -> Any:
         case Literal(value):
             return value
         case Call(function, args, kwargs):
+            if is_module(expr):
+                return module(expr)
             call = resolve(function)
             return call(*[evaluate(arg, env) for arg in args], **{name: evaluate(arg, env) for name, arg in kwargs})
         case Sequence(items, is_list):
@@ -106,6 +112,24 @@ def evaluate(expr: Expr, env: Mapping[str, object]) -> Any:
             return ...
 
 
+def module(expr: Expr) -> torch.nn.Module:
+    """A new module, the same at every call. The state of torch's global generator stays as it is.
+
+    What torch says of a class that it deprecates is no warning about a program.
+    """
+    with torch.random.fork_rng(devices=()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.default_generator.manual_seed(SEED)
+        made: torch.nn.Module = _made(expr)
+    return made
+
+
+def _made(expr: Expr) -> Any:
+    if not isinstance(expr, Call):
+        return evaluate(expr, {})
+    return resolve(expr.function)(*map(_made, expr.args), **{name: _made(value) for name, value in expr.kwargs})
+
+
 @cache
 def resolve(name: str) -> Any:
     """The function or constant of a catalogue name: `torch.chunk`, `torch.float32`, `int`, `Tensor.view`
@@ -121,10 +145,8 @@ def resolve(name: str) -> Any:
         return FOR_A_NEW_PROGRAM[name]
     if name.startswith(MAPPED_PREFIX):
         return torch.vmap(resolve(name.removeprefix(MAPPED_PREFIX).removesuffix(")")))
-    is_method = name.startswith(METHOD_PREFIX)
-    owner: object = torch.Tensor if is_method else torch
-    path = name.removeprefix(METHOD_PREFIX if is_method else "torch.")
+    first, _, path = name.partition(".")
     try:
-        return reduce(getattr, path.split("."), owner)
+        return reduce(getattr, path.split("."), _OWNERS[first])
     except AttributeError as error:
         raise UnsupportedError(f"{name} is not in torch {torch.__version__}") from error

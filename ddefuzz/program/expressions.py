@@ -36,6 +36,7 @@ from ddefuzz.program.model import (
     Slice,
     Unary,
 )
+from ddefuzz.program.modules import MODULE_METHODS, MODULE_PREFIX, is_module, is_settled
 
 METHOD_PREFIX: Final = "Tensor."
 MAPPED_PREFIX: Final = "torch.vmap("
@@ -170,8 +171,8 @@ def _text(expr: Expr) -> tuple[str, int]:
             return path, _ATOM
         case Call(function, args, kwargs):
             callee = function
-            if function.startswith(METHOD_PREFIX):
-                callee = f"{_print(args[0], _ATOM)}.{function.removeprefix(METHOD_PREFIX)}"
+            if function.startswith((METHOD_PREFIX, MODULE_PREFIX)):
+                callee = f"{_print(args[0], _ATOM)}.{function.partition('.')[2]}"
                 args = args[1:]
             given = [_print(arg, _CONDITIONAL) for arg in args]
             given += [f"{name}={_print(value, _CONDITIONAL)}" for name, value in kwargs]
@@ -368,7 +369,10 @@ def _read_call(node: ast.Call, scope: Scope) -> Expr:
         if keyword_node.arg in dict(kwargs):
             refuse(node, scope.path, f"the keyword argument {keyword_node.arg} once")
         kwargs.append((keyword_node.arg, _read_argument(keyword_node.value, scope)))
-    return Call(name, args + tuple(_read_argument(arg, scope) for arg in node.args), tuple(kwargs))
+    call = Call(name, args + tuple(_read_argument(arg, scope) for arg in node.args), tuple(kwargs))
+    if is_module(call) and scope.names is not EVERYTHING and not is_settled(call):
+        refuse(node, scope.path, "a module whose settings are constants")
+    return call
 
 
 def _read_argument(node: ast.expr, scope: Scope) -> Expr:
@@ -397,10 +401,12 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
         case ast.Attribute(value, attr) as function:
             if (path := _dotted(function)) is not None:
                 return path, ()
+            method = f"{METHOD_PREFIX}{attr}"
+            if attr in MODULE_METHODS and isinstance(value, ast.Call):
+                receiver = read_expression(value, scope)
+                return (f"{MODULE_PREFIX}{attr}" if is_module(receiver) else method), (receiver,)
             # The name is looked at before the receiver, so that the message names the outermost call.
-            if f"{METHOD_PREFIX}{attr}" not in scope.callables:
-                return f"{METHOD_PREFIX}{attr}", ()
-            return f"{METHOD_PREFIX}{attr}", (read_expression(value, scope),)
+            return method, (read_expression(value, scope),) if method in scope.callables else ()
         case _:
             refuse(node, scope.path, "a call of a function or method by name")
 

@@ -1,6 +1,4 @@
-"""The data sizes at which a program is run, by name, and the program at each of them: as a program, and as code for the
-arguments of a stage (their values, and what makes dims unbacked).
-"""
+"""The data sizes at which a program is run, by name, and the program at each of them."""
 
 from __future__ import annotations
 
@@ -8,18 +6,15 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
-from string import Template
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from ddefuzz.errors import InputError
-from ddefuzz.program.expressions import print_expression
-from ddefuzz.program.model import Call, Constant, Dim, Input, Program, Recipe, expressions, walk
+from ddefuzz.program.model import Dim, Input, Program, Recipe, expressions, walk
 from ddefuzz.program.model import Literal as Value
-from ddefuzz.program.recipes import FLOATS, elements, input_expression
-from ddefuzz.program.text import print_function
+from ddefuzz.program.recipes import FLOATS, elements
 
 DataSize: TypeAlias = Literal["0", "1", "2", "equal", "all"]
 DATA_SIZES: Final[tuple[DataSize, ...]] = ("0", "1", "2", "equal", "all")
@@ -273,26 +268,6 @@ selects all elements of the dim by a mask instead.
 COMPILED: Final = frozenset({"compile", "aot", "inductor", "cpp-wrapper"})
 
 
-def symbols_of(program: Program) -> dict[str, list[tuple[int, int]]]:
-    """The places (position of the input, dim) that each symbol names, in order."""
-    places: dict[str, list[tuple[int, int]]] = {}
-    for position, item in enumerate(program.inputs):
-        for number, dim in enumerate(item.shape):
-            if dim.symbol is not None:
-                places.setdefault(dim.symbol, []).append((position, number))
-    return places
-
-
-def fresh(name: str, program: Program) -> str:
-    """`name`, or a variant of it if an input has that name."""
-    return fresh(f"{name}_", program) if name in {item.name for item in program.inputs} else name
-
-
-def parameters_of(program: Program, stage: str) -> list[str]:
-    masks = [] if stage in MARKED else [fresh(f"keep_{symbol}", program) for symbol in symbols_of(program)]
-    return [*(item.name for item in program.inputs), *masks]
-
-
 def at_size(program: Program, stage: str, size: CallSize) -> tuple[Program, dict[str, int]]:
     """The program with the inputs of a call at this data size, and how many elements the mask of each symbol keeps."""
     return (at_data_size(program, size), {}) if stage in MARKED else masked_at_size(program, size)
@@ -307,91 +282,3 @@ def masked_at_size(program: Program, size: CallSize) -> tuple[Program, dict[str,
     kept = {dim.symbol: dim.size for one in resized.inputs for dim in one.shape if dim.symbol is not None}
     pairs = zip(program.inputs, resized.inputs, strict=True)
     return replace(resized, inputs=tuple(old if old.shape != new.shape else new for old, new in pairs)), kept
-
-
-def masks_of(program: Program, stage: str, kept: Mapping[str, int]) -> list[str]:
-    """The masks that make dims unbacked: all True, or with as many True as `kept` says."""
-    if stage in MARKED:
-        return []
-    masks = []
-    for symbol, ((position, dim), *_) in symbols_of(program).items():
-        size = program.inputs[position].shape[dim].size
-        masks.append(
-            f"torch.arange({size}) < {kept[symbol]}" if symbol in kept else f"torch.ones({size}, dtype=torch.bool)"
-        )
-    return masks
-
-
-def values_of(program: Program, stage: str, kept: Mapping[str, int] = MappingProxyType({})) -> list[str]:
-    """The values of the inputs, seeded by their position, and the masks."""
-    values = [
-        print_expression(input_expression(item, Call("torch.Generator().manual_seed", (Value(position),))))
-        for position, item in enumerate(program.inputs)
-    ]
-    return values + masks_of(program, stage, kept)
-
-
-def body_of(program: Program, stage: str) -> list[str]:
-    """The statements that make unbacked sizes from the arguments' sizes and values, then the call of the program."""
-    names = [item.name for item in program.inputs]
-    lines: list[str] = []
-    for symbol, places in symbols_of(program).items():
-        if stage in MARKED:
-            (first, dim), *others = places
-            size = f"{names[first]}.shape[{dim}]"
-            lines += [f"torch._check({size} == {names[other]}.shape[{number}])" for other, number in others]
-            continue
-        index = fresh(symbol, program)
-        lines += [f"{index} = {fresh(f'keep_{symbol}', program)}.nonzero().squeeze(1)"]
-        lines += [f"{names[at]} = {names[at]}.index_select({number}, {index})" for at, number in places]
-        lines += [f"{names[at]}.retain_grad()" for at, _ in places if program.inputs[at].requires_grad]
-    if stage in COMPILED:
-        # torch.compile reads the value of a 0-d input, and its item() would be a plain number.
-        lines += [f"{item.name} = {item.name}.clone()" for item in program.inputs if not item.shape]
-    return [*lines, f"return program({', '.join(names)})"]
-
-
-def marks_of(symbols: dict[str, list[tuple[int, int]]]) -> list[str]:
-    """A line for each unbacked dim of the variable `inputs`."""
-    return [f"mark_unbacked(inputs[{position}], {dim})" for places in symbols.values() for position, dim in places]
-
-
-def short_value(item: Input) -> str:
-    """An input with the values of this run, so that no generator is needed."""
-    text = print_expression(input_expression(item, Constant("None"))).replace(", generator=None", "")
-    return text.replace(", dtype=torch.float32", "", 1) if text.startswith(_DEFAULT_FLOAT) else text
-
-
-_DEFAULT_FLOAT: Final = ("torch.randn(", "torch.rand(", "torch.ones(", "torch.zeros(")
-
-
-def tuple_of(values: list[str]) -> str:
-    """The text of a tuple."""
-    return f"({', '.join(values)}{',' if len(values) == 1 else ''})"
-
-
-_MODULE: Final = Template(
-    """\
-$function
-
-
-class Captured(torch.nn.Module):
-    def forward($parameters):
-        $body
-
-
-def make_inputs():
-    ${about}return ($values)
-"""
-)
-
-
-def module_of(program: Program, stage: str, about: str = "") -> str:
-    """The program, the module that is captured, and its inputs. `about` is the docstring of `make_inputs`."""
-    return _MODULE.substitute(
-        function=print_function(program),
-        parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),
-        body="\n        ".join(body_of(program, stage)),
-        values="".join(f"{value}, " for value in values_of(program, stage)),
-        about=f'"""{about}"""\n    ' if about else "",
-    )

@@ -18,7 +18,7 @@ import ast
 import hashlib
 import re
 import warnings
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -82,9 +82,9 @@ def print_program(program: Program, expect: tuple[str, ...] = ()) -> str:
     return "\n".join([*lines, print_function(program), ""])
 
 
-def print_function(program: Program) -> str:
-    """The canonical text of the function alone, without a final newline."""
-    parameters = ", ".join(map(_print_parameter, program.inputs))
+def print_function(program: Program, others: Iterable[str] = ()) -> str:
+    """The canonical text of the function alone, without a final newline. `others` are parameters after the inputs."""
+    parameters = ", ".join([*map(_print_parameter, program.inputs), *others])
     body = [*map(_print_step, program.steps), f"return {print_expression(program.returns)}"]
     return "\n    ".join([f"def program({parameters}):", *body])
 

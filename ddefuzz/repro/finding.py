@@ -33,19 +33,10 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.capture import IN_CALL
 from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import ORACLES, oracle_of, own_stage, row_of, stages, stored
+from ddefuzz.program.code import body_of, class_of, masks_of, parameters_of, short_value, symbols_of, tuple_of
 from ddefuzz.program.model import Program, functions_in
-from ddefuzz.program.sizes import (
-    COMPILED,
-    MARKED,
-    at_size,
-    body_of,
-    fresh,
-    masks_of,
-    parameters_of,
-    short_value,
-    symbols_of,
-    tuple_of,
-)
+from ddefuzz.program.modules import modules_of
+from ddefuzz.program.sizes import COMPILED, MARKED, at_size
 from ddefuzz.program.text import print_function
 from ddefuzz.repro.captures import CALLED, CAPTURES
 from ddefuzz.repro.script import call_script, emitted, quoted, repro_script
@@ -500,14 +491,12 @@ def _ending(stage: Stage, seen: Mapping[str, str], inputs: str) -> list[str]:
 
 def _setting(program: Program, stage: Stage, config: list[str], imports: tuple[str, ...], *, spread: bool) -> list[str]:
     marks = _marks(program) if stage in MARKED else []
-    statements = [*_unbacked(program, stage), *print_function(program).splitlines()[1:]]
-    statements = [line.strip() for line in statements]
     return [
         *imports,
         "import torch",
         *(["from torch._dynamo.decorators import mark_unbacked"] if marks else []),
         "",
-        *_function(program, stage, statements),
+        *_function(program, stage),
         "",
         *_inputs(program, stage, {}, spread=spread),
         *marks,
@@ -515,12 +504,14 @@ def _setting(program: Program, stage: Stage, config: list[str], imports: tuple[s
     ]
 
 
-def _function(program: Program, stage: Stage, statements: list[str]) -> list[str]:
-    parameters = parameters_of(program, stage)
-    if stage in COMPILED:
-        return [f"def program({', '.join(parameters)}):", *(f"    {line}" for line in statements)]
-    header = f"    def forward({', '.join([fresh('self', program), *parameters])}):"
-    return ["class Program(torch.nn.Module):", header, *(f"        {line}" for line in statements)]
+def _function(program: Program, stage: Stage) -> list[str]:
+    parameters, unbacked = parameters_of(program, stage), _unbacked(program, stage)
+    if stage not in COMPILED:
+        return class_of(program, parameters, unbacked)
+    if modules_of(program):
+        return [*class_of(program, parameters, unbacked), "", "program = Program()"]
+    statements = [*unbacked, *(line.strip() for line in print_function(program).splitlines()[1:])]
+    return [f"def program({', '.join(parameters)}):", *(f"    {line}" for line in statements)]
 
 
 def _unbacked(program: Program, stage: Stage) -> list[str]:

@@ -24,9 +24,10 @@ from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Sub
 from ddefuzz.files import real_path
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
 from ddefuzz.oracles.oracle import CAUGHT, Script
+from ddefuzz.program.code import marks_of, module_of, symbols_of, values_of
 from ddefuzz.program.expressions import CONTROL_FLOW
 from ddefuzz.program.model import Program, functions_in
-from ddefuzz.program.sizes import MARKED, at_size, marks_of, module_of, order_of, symbols_of, values_of
+from ddefuzz.program.sizes import MARKED, at_size, order_of
 from ddefuzz.repro import by_message, by_native, by_python
 from ddefuzz.repro.captures import AFTER_EXPORT, CALLED, CAPTURES
 

@@ -30,6 +30,8 @@ def backward(formula: str) -> Observation:
         ("torch.vmap(torch.cat)((x,))", "torch.vmap(torch.cat)"),
         ("torch.func.grad(lambda a: torch.relu(a).sum())(x)", "torch.func.grad"),
         ("torch.vmap(torch.func.grad(lambda a: a.sum()))(x)", "torch.vmap"),
+        ("torch.nn.Linear(4, 3)(x)", "torch.nn.Linear"),
+        ("torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU()).eval()(x)", "torch.nn.Sequential"),
         ("torch.cond(p, lambda a: a.cos(), lambda a: a.sin(), (x,))", "torch.cond"),
         ("return (x, torch._C._select_conv_backend(x))[0]", "torch._C._select_conv_backend"),
         ("a = torch.topk(x, 1)[0]", "torch.topk"),

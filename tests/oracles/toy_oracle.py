@@ -19,7 +19,7 @@ from ddefuzz.execute.worker import late
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.blame import OracleInput, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script
-from ddefuzz.program.sizes import module_of
+from ddefuzz.program.code import module_of
 
 
 class Dispatched(msgspec.Struct, frozen=True, tag="dispatched"):

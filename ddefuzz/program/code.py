@@ -1,0 +1,157 @@
+"""A program as code: the module that a stage captures, its arguments, and what makes their dims unbacked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import Template
+from types import MappingProxyType
+from typing import Final
+
+from ddefuzz.program.expressions import print_expression
+from ddefuzz.program.model import Call, Constant, Input, Program
+from ddefuzz.program.model import Literal as Value
+from ddefuzz.program.modules import SEED, hoisted, modules_of
+from ddefuzz.program.recipes import input_expression
+from ddefuzz.program.sizes import COMPILED, MARKED
+from ddefuzz.program.text import print_function
+
+
+def symbols_of(program: Program) -> dict[str, list[tuple[int, int]]]:
+    """The places (position of the input, dim) that each symbol names, in order."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    for position, item in enumerate(program.inputs):
+        for number, dim in enumerate(item.shape):
+            if dim.symbol is not None:
+                places.setdefault(dim.symbol, []).append((position, number))
+    return places
+
+
+def fresh(name: str, program: Program) -> str:
+    """`name`, or a variant of it if an input has that name."""
+    return fresh(f"{name}_", program) if name in {item.name for item in program.inputs} else name
+
+
+def parameters_of(program: Program, stage: str) -> list[str]:
+    masks = [] if stage in MARKED else [fresh(f"keep_{symbol}", program) for symbol in symbols_of(program)]
+    return [*(item.name for item in program.inputs), *masks]
+
+
+def masks_of(program: Program, stage: str, kept: Mapping[str, int]) -> list[str]:
+    """The masks that make dims unbacked: all True, or with as many True as `kept` says."""
+    if stage in MARKED:
+        return []
+    masks = []
+    for symbol, ((position, dim), *_) in symbols_of(program).items():
+        size = program.inputs[position].shape[dim].size
+        masks.append(
+            f"torch.arange({size}) < {kept[symbol]}" if symbol in kept else f"torch.ones({size}, dtype=torch.bool)"
+        )
+    return masks
+
+
+def values_of(program: Program, stage: str, kept: Mapping[str, int] = MappingProxyType({})) -> list[str]:
+    """The values of the inputs, seeded by their position, and the masks."""
+    values = [
+        print_expression(input_expression(item, Call("torch.Generator().manual_seed", (Value(position),))))
+        for position, item in enumerate(program.inputs)
+    ]
+    return values + masks_of(program, stage, kept)
+
+
+def body_of(program: Program, stage: str) -> list[str]:
+    """The statements that make unbacked sizes from the arguments' sizes and values, then the call of the program."""
+    names = [item.name for item in program.inputs]
+    lines: list[str] = []
+    for symbol, places in symbols_of(program).items():
+        if stage in MARKED:
+            (first, dim), *others = places
+            size = f"{names[first]}.shape[{dim}]"
+            lines += [f"torch._check({size} == {names[other]}.shape[{number}])" for other, number in others]
+            continue
+        index = fresh(symbol, program)
+        lines += [f"{index} = {fresh(f'keep_{symbol}', program)}.nonzero().squeeze(1)"]
+        lines += [f"{names[at]} = {names[at]}.index_select({number}, {index})" for at, number in places]
+        lines += [f"{names[at]}.retain_grad()" for at, _ in places if program.inputs[at].requires_grad]
+    if stage in COMPILED:
+        # torch.compile reads the value of a 0-d input, and its item() would be a plain number.
+        lines += [f"{item.name} = {item.name}.clone()" for item in program.inputs if not item.shape]
+    given = [*names, *(f"{fresh('self', program)}.{name}" for name in modules_of(program).values())]
+    return [*lines, f"return program({', '.join(given)})"]
+
+
+def marks_of(symbols: dict[str, list[tuple[int, int]]]) -> list[str]:
+    """A line for each unbacked dim of the variable `inputs`."""
+    return [f"mark_unbacked(inputs[{position}], {dim})" for places in symbols.values() for position, dim in places]
+
+
+def short_value(item: Input) -> str:
+    """An input with the values of this run, so that no generator is needed."""
+    text = print_expression(input_expression(item, Constant("None"))).replace(", generator=None", "")
+    return text.replace(", dtype=torch.float32", "", 1) if text.startswith(_DEFAULT_FLOAT) else text
+
+
+_DEFAULT_FLOAT: Final = ("torch.randn(", "torch.rand(", "torch.ones(", "torch.zeros(")
+
+
+def tuple_of(values: list[str]) -> str:
+    """The text of a tuple."""
+    return f"({', '.join(values)}{',' if len(values) == 1 else ''})"
+
+
+_MODULE: Final = Template(
+    """\
+$function
+
+
+class Captured(torch.nn.Module):
+$made    def forward($parameters):
+        $body
+
+
+def make_inputs():
+    ${about}return ($values)
+"""
+)
+
+
+def function_of(program: Program) -> str:
+    """The function of a program, whose last parameters are its modules."""
+    return print_function(hoisted(program), modules_of(program).values())
+
+
+def made_of(program: Program) -> list[str]:
+    """The method that makes the modules of a program, and an empty line. No line if it has none."""
+    modules = modules_of(program)
+    lines = ["def __init__(self):", "    super().__init__()"] if modules else []
+    for expr, name in modules.items():
+        lines += [f"    torch.manual_seed({SEED})", f"    self.{name} = {print_expression(expr)}"]
+    return [*lines, ""] if lines else []
+
+
+def class_of(program: Program, parameters: list[str], before: list[str]) -> list[str]:
+    """The class of a module that computes what a program does. The statements `before` are at its begin."""
+    owner = fresh("self", program)
+    statements = [*before, *(line.strip() for line in print_function(hoisted(program, f"{owner}.")).splitlines()[1:])]
+    header = f"def forward({', '.join([owner, *parameters])}):"
+    lines = [*made_of(program), header, *(f"    {line}" for line in statements)]
+    return ["class Program(torch.nn.Module):", *(f"    {line}".rstrip() for line in lines)]
+
+
+def callable_of(program: Program) -> list[str]:
+    """Code that defines `program` without types: the function, or a module if it has modules."""
+    names = [item.name for item in program.inputs]
+    if modules_of(program):
+        return [*class_of(program, names, []), "", "program = Program()"]
+    return [f"def program({', '.join(names)}):", *print_function(program).splitlines()[1:]]
+
+
+def module_of(program: Program, stage: str, about: str = "") -> str:
+    """The program, the module that is captured, and its inputs. `about` is the docstring of `make_inputs`."""
+    return _MODULE.substitute(
+        function=function_of(program),
+        made="".join(f"    {line}\n" for line in made_of(program)),
+        parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),
+        body="\n        ".join(body_of(program, stage)),
+        values="".join(f"{value}, " for value in values_of(program, stage)),
+        about=f'"""{about}"""\n    ' if about else "",
+    )
