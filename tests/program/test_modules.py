@@ -45,7 +45,7 @@ def test_a_run_has_the_modules_as_submodules_and_keeps_the_lines() -> None:
     assert isinstance(prepared.call, torch.nn.Module)
     assert [name for name, _ in prepared.call.named_children()] == ["m1", "m2", "m3", "m4"]
     assert prepared.call.forward.__code__.co_firstlineno == 3
-    assert not prepared.call.m1.training
+    assert not dict(prepared.call.named_children())["m1"].training
 
 
 def test_a_run_a_script_and_the_expressions_compute_the_same() -> None:
