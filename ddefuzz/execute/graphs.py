@@ -38,6 +38,13 @@ _CALLS = re.compile(r"(?:buf\d+ = )?((?:cpp_fused|extern_kernels|torch\.ops)[\w.
 _NO_OP = ("placeholder", "get_attr", "output")
 
 
+def shape_env_of(graph: GraphModule) -> Any:
+    """The ShapeEnv of the sizes that a graph has; None if it has no symbol."""
+    values = (said_of(node) for node in graph.graph.nodes)
+    sizes = (size for value in values for size in (value.shape if isinstance(value, torch.Tensor) else (value,)))
+    return next((size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)), None)
+
+
 class GraphRun(NamedTuple):
     """What a run of a graph showed: the values of the symbols that it binds, and the first assertion that failed.
 

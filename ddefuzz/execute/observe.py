@@ -40,7 +40,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute import journal, limit
 from ddefuzz.execute.channel import out_of_reach, retire
 from ddefuzz.execute.exercise import exercise
-from ddefuzz.execute.graphs import digest_of, forms_of, marked_sizes
+from ddefuzz.execute.graphs import digest_of, forms_of, marked_sizes, shape_env_of
 from ddefuzz.execute.isolation import kept_intact, removed, restored, unwound
 from ddefuzz.execute.parts import left_out
 from ddefuzz.execute.preparation import PreparedSubject, inputs_of, sizes_by_name
@@ -318,7 +318,8 @@ def _called(
         else call
         for call in exercised
     )
-    constraints = recorder.constraints(partial(_is_told, calls)) + _fixed(capture, prepared)
+    constraints = recorder.constraints(partial(_is_told, calls), shape_env_of(capture.graph))
+    constraints += _fixed(capture, prepared)
     return msgspec.structs.replace(observation, forms=forms, calls=calls, constraints=constraints)
 
 

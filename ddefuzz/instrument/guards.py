@@ -66,7 +66,7 @@ def _assertion(recorder: Recorder) -> Callable[..., Any]:
             # fake tensors alive, and the next export would take them for constants.
             message = _message(sys._getframe())
             recorder.record_constraint(
-                "assertion", str(newest.expr), newest.expr.free_symbols, sys._getframe(), message
+                "assertion", str(newest.expr), newest.expr.free_symbols, sys._getframe(), message, env=env
             )
         return answer
 
@@ -102,7 +102,7 @@ def _replacement(recorder: Recorder) -> Callable[..., Any]:
         answer = original(env, a, tgt, *args, **kwargs)
         after = env.replacements.get(a)
         if after is not None and after != before and env.is_unbacked_symint(a):
-            recorder.record_constraint("replacement", f"{a} = {after}", [a], sys._getframe())
+            recorder.record_constraint("replacement", f"{a} = {after}", [a], sys._getframe(), env=env)
         return answer
 
     return disguised(torch_api.SET_REPLACEMENT, ddefuzz_set_replacement)
@@ -117,9 +117,9 @@ def _range(recorder: Recorder) -> Callable[..., Any]:
         after = env.var_to_range.get(symbol)
         if before is not None and after != before and env.is_unbacked_symint(symbol):
             if after.lower != before.lower:
-                recorder.record_constraint("range", f"{symbol} >= {after.lower}", [symbol], sys._getframe())
+                recorder.record_constraint("range", f"{symbol} >= {after.lower}", [symbol], sys._getframe(), env=env)
             if after.upper != before.upper:
-                recorder.record_constraint("range", f"{symbol} <= {after.upper}", [symbol], sys._getframe())
+                recorder.record_constraint("range", f"{symbol} <= {after.upper}", [symbol], sys._getframe(), env=env)
         return answer
 
     return disguised(torch_api.UPDATE_RANGE, ddefuzz_update_range)

@@ -256,7 +256,8 @@ class Recorder:
     _origins: dict[Any, _Origin] = field(default_factory=dict)
     _raises: weakref.WeakKeyDictionary[BaseException, _RawRaise] = field(default_factory=weakref.WeakKeyDictionary)
     _quotable: dict[str, _RawRaise] = field(default_factory=dict)
-    _constraints: dict[tuple[str, str], _RawConstraint] = field(default_factory=dict)
+    _constraints: dict[tuple[int, str, str], _RawConstraint] = field(default_factory=dict)
+    _environments: weakref.WeakKeyDictionary[Any, int] = field(default_factory=weakref.WeakKeyDictionary)
     _refusals: list[_Refusal] = field(default_factory=list)
     _answered: dict[tuple[Place, str], tuple[_RawRaise, bool | int | float]] = field(default_factory=dict)
 
@@ -314,8 +315,13 @@ class Recorder:
             variables=raw.variables,
         )
 
-    def constraints(self, wanted: Callable[[str, str], bool]) -> tuple[Constraint, ...]:
-        """The constraints that `wanted` selects by text and message, in order, with the code that made each first."""
+    def constraints(self, wanted: Callable[[str, str], bool], env: Any = None) -> tuple[Constraint, ...]:
+        """The constraints that `wanted` selects by text and message, in order, with the code that made each first.
+
+        With `env`, a ShapeEnv of which something was recorded: those on its symbols. `torch.cond` captures its branches
+        in another one, whose symbols have the same names.
+        """
+        number = None if env is None else self._environments.get(env)
         return tuple(
             Constraint(
                 raw.kind,
@@ -329,8 +335,8 @@ class Recorder:
                 raw.message,
                 raw.origins,
             )
-            for raw in self._constraints.values()
-            if wanted(raw.text, raw.message)
+            for (environment, _, _), raw in self._constraints.items()
+            if number in (None, environment) and wanted(raw.text, raw.message)
         )
 
     def refused(self, error: BaseException) -> tuple[tuple[Frame, ...], str]:
@@ -412,10 +418,21 @@ class Recorder:
             self._answered.setdefault((raw.place, str(raw.expression)), (raw, plain_value(value)))
 
     def record_constraint(
-        self, kind: ConstraintKind, text: str, symbols: Iterable[Any], frame: FrameType, message: str = ""
+        self,
+        kind: ConstraintKind,
+        text: str,
+        symbols: Iterable[Any],
+        frame: FrameType,
+        message: str = "",
+        *,
+        env: Any = None,
     ) -> None:
-        """Record the code that made a constraint on these symbols first. `message` counts for the user's code alone."""
-        if (kind, text) in self._constraints:
+        """Record the code that made a constraint on these symbols of a ShapeEnv first. `message` counts for the user's
+        code alone.
+        """
+        number = 0 if env is None else self._environments.setdefault(env, len(self._environments) + 1)
+        key = (number, kind, text)
+        if key in self._constraints:
             return
         call, where, line = self._evaluated_at(frame, "")
         place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
@@ -424,14 +441,12 @@ class Recorder:
         follows = "" if kind == "assertion" else self.asserting
         message = "" if place.file.startswith("torch/") else message
         origins = tuple(sorted({self._origins[symbol].op for symbol in symbols if symbol in self._origins}))
-        self._constraints[kind, text] = _RawConstraint(
-            kind, text, call, place, stacks, native, follows, message, origins
-        )
+        self._constraints[key] = _RawConstraint(kind, text, call, place, stacks, native, follows, message, origins)
 
     def source_of(self, range_: str) -> str:
         """The assertion that torch derived a range from; empty if there is none."""
-        raw = self._constraints.get(("range", range_))
-        return "" if raw is None else raw.follows
+        made = (raw.follows for (_, kind, text), raw in self._constraints.items() if (kind, text) == ("range", range_))
+        return next(made, "")
 
     def place_at(self, frame: FrameType) -> Place:
         """The place of the code under `frame` that evaluates a guard or makes an assertion."""

@@ -79,8 +79,8 @@ STATEFUL: tuple[OpSpec, ...] = (
 
 SEQUENTIAL: tuple[OpSpec, ...] = (
     op("torch.nn.RNN(4, 3, batch_first=True, nonlinearity='relu')(x)", u=LENGTH, x=STEPS, stops=True),
-    op("torch.nn.LSTM(4, 3, batch_first=True, bidirectional=True)(x)[0]", u=BATCH, x=Tensor(shape=("u", 5, 4))),
-    op("torch.nn.LSTM(4, 3)(x)[0]", u=LENGTH, x=Tensor(shape=("u", 2, 4)), stops=True),
+    op("torch.nn.LSTM(4, 3, batch_first=True, bidirectional=True)(x)", u=BATCH, x=Tensor(shape=("u", 5, 4))),
+    op("torch.nn.LSTM(4, 3)(x)", u=LENGTH, x=Tensor(shape=("u", 2, 4)), stops=True),
     op("torch.nn.GRU(4, 3, num_layers=2, batch_first=True).eval()(x)", u=BATCH, x=Tensor(shape=("u", 5, 4))),
     op("torch.nn.LSTMCell(4, 3)(x)", u=BATCH, x=ROWS),
     op("torch.nn.GRUCell(4, 3)(x)", u=BATCH, x=ROWS),

@@ -181,3 +181,16 @@ def test_a_symbol_that_becomes_a_number_is_found(monkeypatch: pytest.MonkeyPatch
     (one,) = found(CHECKED, "compile")
     assert one.startswith("specialized at torch/fx/experimental/symbolic_shapes.py:")
     assert one.endswith(" [replacement self._maybe_guard_rel(expr)]")
+
+
+BRANCHES = """\
+# ddefuzz program v1
+# inputs: x = normal; mask = trues(0)
+def program(x: Float32[Tensor, "u0=3 1"], mask: Bool[Tensor, ""]):
+    return torch.cond(mask, lambda p: p[p > 0], lambda p: p.clone(), (x.sum(0),))
+"""
+
+
+def test_a_range_of_a_branch_is_none_of_the_graph() -> None:
+    """Torch captures a branch of `torch.cond` with symbols of the same names in another ShapeEnv."""
+    assert found(BRANCHES, "export") == []
