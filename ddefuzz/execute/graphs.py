@@ -230,10 +230,24 @@ def _computes(node: Node) -> bool:
 
 
 def _condition(node: Node) -> str:
-    """The condition of an assertion, if possible by its message: the node's value is simplified by what it asserts."""
+    """The condition of an assertion, if possible by its message: the node's value is simplified by what it asserts.
+
+    `torch.cond` and its like capture functions with symbols of their own, so a message may be about another `u0`.
+    """
     asserted = ASSERTION.search(str(node.args[1]))
     value = said_of(node.args[0]) if isinstance(node.args[0], Node) else None
-    return asserted[1] if asserted else str(value) if isinstance(value, torch.SymBool) else ""
+    if asserted is not None:
+        sizes = [said_of(one) for one in _needed(node)]
+        own = {symbol for size in sizes for symbol in _raw_symbols(size)}
+        if not own or own.intersection(_SYMBOL.findall(asserted[1])):
+            return asserted[1]
+    return str(value) if isinstance(value, torch.SymBool) else ""
+
+
+def _raw_symbols(size: Any) -> Iterator[str]:
+    """The symbols of a size, before and after the capture replaced some."""
+    if isinstance(size, torch.SymInt):
+        yield from _SYMBOL.findall(f"{size} {getattr(size.node, torch_api.RAW_EXPRESSION)}")
 
 
 def _symbols(value: Any) -> Iterator[str]:

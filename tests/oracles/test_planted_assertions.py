@@ -194,3 +194,17 @@ def program(x: Float32[Tensor, "u0=3 1"], mask: Bool[Tensor, ""]):
 def test_a_range_of_a_branch_is_none_of_the_graph() -> None:
     """Torch captures a branch of `torch.cond` with symbols of the same names in another ShapeEnv."""
     assert found(BRANCHES, "export") == []
+
+
+OVER_ROWS = """\
+# ddefuzz program v1
+# inputs: mask = trues(5); x = normal; y = normal
+def program(mask: Bool[Tensor, "8"], x: Float32[Tensor, "2 4 6"], y: Float32[Tensor, "1 4 u0=4"]):
+    a = torch.nonzero(mask)
+    d = y.new_zeros((torch.sym_max(a.shape[0], 1) // 2,))
+    return torch._higher_order_ops.map(lambda p, q: p.clone(), x, d)
+"""
+
+
+def test_an_assertion_on_a_symbol_of_another_capture_is_none_of_the_graph() -> None:
+    assert found(OVER_ROWS, "export") == []
