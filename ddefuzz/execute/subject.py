@@ -45,9 +45,9 @@ from ddefuzz.files import is_file, real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.internal import innermost_file, message_of
 from ddefuzz.ops import catalogue
-from ddefuzz.program.evaluate import materialize
-from ddefuzz.program.evaluate import module as made_module
-from ddefuzz.program.expressions import print_expression
+from ddefuzz.program.code import imports_of
+from ddefuzz.program.evaluate import made_before, materialize
+from ddefuzz.program.expressions import ROOTS, print_expression
 from ddefuzz.program.model import Expr, Program
 from ddefuzz.program.modules import modules_of, unused_names
 
@@ -458,7 +458,9 @@ def prepare(subject: Subject) -> PreparedSubject:
 def _prepare_program(text: str, *, backed: bool) -> PreparedSubject:
     program, code = _compiled(text)
     module = ModuleType(_PROGRAM_MODULE)
-    module.__dict__["torch"] = torch
+    module.__dict__.update({root: importlib.import_module(root) for root in ROOTS})
+    for line in imports_of(program):
+        importlib.import_module(line.removeprefix("import "))
     sys.modules[_PROGRAM_MODULE] = module
     lines = text.splitlines(keepends=True)
     linecache.cache[PROGRAM_FILE] = (len(text), None, lines, PROGRAM_FILE)
@@ -488,7 +490,7 @@ def _callable_of(program: Program, module: ModuleType) -> Callable[..., Any]:
     kind = type("Program", (torch.nn.Module,), {"forward": function, "__module__": _PROGRAM_MODULE})
     owner: torch.nn.Module = kind()
     for expr, name in modules.items():
-        owner.add_module(name, made_module(expr))
+        setattr(owner, name, made_before(expr))
     return owner
 
 

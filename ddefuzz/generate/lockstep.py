@@ -287,7 +287,7 @@ def _fits(left: Any, right: Any) -> bool:
         return False
     match left:
         case torch.Tensor():
-            is_strided = bool(left.layout == torch.strided)
+            is_strided = type(left) is torch.Tensor and left.layout == torch.strided
             is_small = max(int(left.numel()), int(right.numel())) <= MAX_NUMEL
             is_alike = bool(left.dtype == right.dtype) and int(left.dim()) == int(right.dim()) <= MAX_RANK
             return is_strided and is_small and is_alike

@@ -149,6 +149,11 @@ _RARE: Final = {
     "layers": 0.7,
     "stateful": 0.5,
     "sequential": 0.2,
+    "contexts": 0.3,
+    "flexible": 0.1,
+    "numbers": 0.5,
+    "lists": 0.3,
+    "distributed": 0.1,
 }
 
 
@@ -186,8 +191,10 @@ PROFILES: Final[dict[str, Profile]] = {
         _focused("contiguity", "contiguity", "reshape"),
         _focused("reductions", "reductions", "decompositions", "transforms"),
         _focused("nn", "normalization", "attention", "convolution", "pooling", "resampling", "losses"),
-        _focused("functions", "control", "scans", "functional"),
+        _focused("functions", "control", "scans", "functional", "contexts", "flexible"),
         _focused("modules", "layers", "stateful", "sequential"),
+        _focused("python", "numbers", "lists"),
+        _focused("distributed", "distributed"),
         Profile(SHORT, _RARE, min_steps=2, max_steps=4),
         Profile(
             CAPTURES,

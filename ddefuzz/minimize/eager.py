@@ -77,10 +77,10 @@ def _inspect(program: Program, *, other_size: bool) -> Mapping[Expr, StandIn] | 
     if other_size and resized and not at_other_sizes:
         return None
     others = at_other_sizes + _that_run((_with_other_values(program),))
-    symbols = _symbols(program, example, others)
+    symbols, start = _symbols(program, example, others), _unused_number(program)
     facts: dict[Expr, StandIn] = {}
     for expr, value in example.items():
-        stand_in = _stand_in(value, [other.get(expr) for other in others], symbols)
+        stand_in = _stand_in(value, [other.get(expr) for other in others], symbols, start)
         if stand_in is not None:
             facts[expr] = stand_in
     return facts
@@ -123,10 +123,13 @@ def _values(program: Program) -> Values | None:
 
 
 def _can_be_returned(value: object) -> bool:
-    """Whether a capture can return the value: it is no internal object of torch, such as the name of a backend."""
+    """Whether a capture can return the value, and it can be compared: it is no internal object of torch, such as the
+    name of a backend, and no DTensor.
+    """
     if isinstance(value, tuple | list):
         return all(map(_can_be_returned, value))
-    return value is None or isinstance(value, torch.Tensor | bool | int | float | complex | str)
+    is_plain = type(value) in {torch.Tensor, torch.nn.Parameter}
+    return value is None or is_plain or isinstance(value, bool | int | float | complex | str)
 
 
 def _inside(expr: Expr, env: Mapping[str, object]) -> Values:
@@ -152,29 +155,36 @@ def _symbols(program: Program, example: Values, others: list[Values]) -> dict[Si
     return symbols
 
 
+def _unused_number(program: Program) -> int:
+    """The number of the first symbol that is new."""
+    symbols = (dim.symbol for item in program.inputs for dim in item.shape if dim.symbol is not None)
+    return max([1_000, *(int(symbol[1:]) + 1 for symbol in symbols if symbol[1:].isdecimal())])
+
+
 def _shape(value: object) -> Sizes:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
-def _stand_in(value: object, others: list[object], symbols: dict[Sizes, str]) -> StandIn | None:
+def _stand_in(value: object, others: list[object], symbols: dict[Sizes, str], start: int) -> StandIn | None:
     if isinstance(value, bool | int | float):
         varying = any(other != value for other in others)
         sizes = tuple(int(size) for size in (value, *others) if isinstance(size, int | float))
-        return Scalar(value, _symbol(sizes, symbols) if varying else None)
+        return Scalar(value, _symbol(sizes, symbols, start) if varying else None)
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
         return None
     shapes = [_shape(value), *map(_shape, others)]
     if any(len(shape) != value.dim() for shape in shapes):
         return None
     dims = tuple(
-        Dim(sizes[0], None if len(set(sizes)) == 1 else _symbol(sizes, symbols)) for sizes in zip(*shapes, strict=True)
+        Dim(sizes[0], None if len(set(sizes)) == 1 else _symbol(sizes, symbols, start))
+        for sizes in zip(*shapes, strict=True)
     )
     dtype = str(value.dtype).removeprefix("torch.")
     return Input("", dtype, dims, _recipe(value))
 
 
-def _symbol(sizes: Sizes, symbols: dict[Sizes, str]) -> str:
-    return symbols.setdefault(sizes, f"u{len(symbols) + 1_000}")
+def _symbol(sizes: Sizes, symbols: dict[Sizes, str], start: int) -> str:
+    return symbols.setdefault(sizes, f"u{start + len(symbols)}")
 
 
 def _recipe(value: torch.Tensor) -> Recipe:

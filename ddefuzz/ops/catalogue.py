@@ -8,15 +8,17 @@ from typing import Final
 from ddefuzz.ops.broadcast import BROADCAST
 from ddefuzz.ops.contiguity import CONTIGUITY
 from ddefuzz.ops.conversions import TEMPLATES
+from ddefuzz.ops.distributed import DISTRIBUTED
 from ddefuzz.ops.factories import FACTORIES
 from ddefuzz.ops.gradients import GRADIENTS, MAPPED
-from ddefuzz.ops.higher_order import CONTROL, FUNCTIONAL, SCANS
+from ddefuzz.ops.higher_order import CONTEXTS, CONTROL, FLEXIBLE, FUNCTIONAL, SCANS
 from ddefuzz.ops.linalg import DECOMPOSITIONS, PRODUCTS, TRANSFORMS
 from ddefuzz.ops.losses import LOSSES
 from ddefuzz.ops.modules import LAYERS, SEQUENTIAL, STATEFUL
 from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAMPLING
 from ddefuzz.ops.opinfo import OPINFO
 from ddefuzz.ops.pointwise import POINTWISE
+from ddefuzz.ops.python import LISTS, NUMBERS
 from ddefuzz.ops.reductions import REDUCTIONS
 from ddefuzz.ops.references import REFERENCES
 from ddefuzz.ops.reshape import RESHAPE
@@ -57,6 +59,11 @@ GROUPS: Final[dict[str, tuple[OpSpec, ...]]] = {
     "control": CONTROL,
     "scans": SCANS,
     "functional": FUNCTIONAL,
+    "contexts": CONTEXTS,
+    "flexible": FLEXIBLE,
+    "numbers": NUMBERS,
+    "lists": LISTS,
+    "distributed": DISTRIBUTED,
     "references": REFERENCES,
 }
 

@@ -1,7 +1,6 @@
 """Catalogue: functions of functions. What the functions compute is drawn (`Body`); a row writes the rest.
 
-Two are missing: `import torch` does not load the module of `torch.nn.attention.flex_attention`, and
-`torch.compiler.nested_compile_region` has to be called outside of what is captured.
+`torch.compiler.nested_compile_region` is missing: it has to be called outside of what is captured.
 """
 
 from __future__ import annotations
@@ -9,6 +8,9 @@ from __future__ import annotations
 from ddefuzz.ops.spec import OpSpec, Size, Tensor, body, op
 
 SOME = Tensor(1, 3, max_numel=64)
+FLEX = "torch.nn.attention.flex_attention.flex_attention"
+BLOCKS = "torch.nn.attention.flex_attention.create_block_mask"
+QUERIES = Tensor(shape=(2, 2, "u", 4))
 
 CONTROL: tuple[OpSpec, ...] = (
     op("torch.cond(x.sum() > 0, lambda a: f, lambda a: g, (x,))",
@@ -56,4 +58,29 @@ FUNCTIONAL: tuple[OpSpec, ...] = (
     op("torch.vmap(lambda a, b: f, in_dims=(0, None))(x, y)", x=SOME, y=SOME, f=body(a="x[0]", b="y")),
     op("torch.vmap(lambda a: f, out_dims=-1)(x)", x=SOME, f=body(a="x[0]")),
     op("torch.vmap(torch.func.grad(lambda a: f))(x)", x=SOME, f=body(a="x[0]", scalar=True)),
+)  # fmt: skip
+
+CONTEXTS: tuple[OpSpec, ...] = (
+    op("torch.no_grad()(lambda a: f)(x)", x=SOME, f=body(a="x")),
+    op("torch.enable_grad()(lambda a: f)(x)", x=SOME, f=body(a="x")),
+    op('torch.amp.autocast("cpu", dtype=torch.bfloat16)(lambda a: f)(x)', x=SOME, f=body(a="x")),
+    op('torch.amp.autocast("cpu", enabled=False)(lambda a: f)(x)', x=SOME, f=body(a="x")),
+    op("torch.no_grad()(lambda a: torch.nn.MultiheadAttention(4, 2, batch_first=True).eval()(a, a, a))(x)",
+       u=Size(1, 8), x=Tensor(shape=(2, "u", 4))),
+    op("torch.no_grad()(lambda a: torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()(a))(x)",
+       u=Size(1, 8), x=Tensor(shape=("u", 3, 4))),
+    op("torch.no_grad()(lambda a, b: torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(4, 2, 8, "
+       "batch_first=True), 2).eval()(a, None, b))(x, m)",
+       u=Size(1, 8), x=Tensor(shape=(2, "u", 4)), m=Tensor(kind="bool", shape=(2, "u"))),
+)  # fmt: skip
+
+FLEXIBLE: tuple[OpSpec, ...] = (
+    op(f"{FLEX}(q, k, k)", u=Size(1, 8), q=QUERIES, n=Size(1, 8), k=Tensor(shape=(2, 2, "n", 4)), stops=True),
+    op(f"{FLEX}(q, q, q, score_mod=lambda s, b, h, i, j: s + (i - j))", u=Size(1, 8), q=QUERIES, stops=True),
+    op(f"{FLEX}(q, q, q, lambda s, b, h, i, j: torch.where(i >= j, s, -torch.inf))", u=Size(1, 8), q=QUERIES,
+       stops=True),
+    op(f"{FLEX}(q, q, q, block_mask={BLOCKS}(lambda b, h, i, j: i >= j, None, None, u, u, device='cpu'))",
+       u=Size(1, 8), q=QUERIES, stops=True),
+    op(f"{FLEX}(q, k, k, block_mask={BLOCKS}(lambda b, h, i, j: i - j < 3, 2, None, u, n, device='cpu'))",
+       u=Size(1, 8), q=QUERIES, n=Size(1, 8), k=Tensor(shape=(2, 2, "n", 4)), stops=True),
 )  # fmt: skip

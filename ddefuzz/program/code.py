@@ -7,10 +7,10 @@ from string import Template
 from types import MappingProxyType
 from typing import Final
 
-from ddefuzz.program.expressions import print_expression
-from ddefuzz.program.model import Call, Constant, Input, Program
+from ddefuzz.program.expressions import IMPORTED, print_expression
+from ddefuzz.program.model import Call, Constant, Input, Program, functions_in
 from ddefuzz.program.model import Literal as Value
-from ddefuzz.program.modules import SEED, hoisted, modules_of
+from ddefuzz.program.modules import SEED, hoisted, is_mesh, modules_of
 from ddefuzz.program.recipes import input_expression
 from ddefuzz.program.sizes import COMPILED, MARKED
 from ddefuzz.program.text import print_function
@@ -100,7 +100,7 @@ def tuple_of(values: list[str]) -> str:
 
 _MODULE: Final = Template(
     """\
-$function
+${imports}$function
 
 
 class Captured(torch.nn.Module):
@@ -119,13 +119,28 @@ def function_of(program: Program) -> str:
     return print_function(hoisted(program), modules_of(program).values())
 
 
+def imports_of(program: Program) -> list[str]:
+    """The imports that a program needs beside `torch`."""
+    names = functions_in(program)
+    return [f"import {module}" for module in IMPORTED if any(name.startswith(f"{module}.") for name in names)]
+
+
 def made_of(program: Program) -> list[str]:
-    """The method that makes the modules of a program, and an empty line. No line if it has none."""
+    """The method that makes the modules and the mesh of a program, and an empty line. No line if it has none."""
     modules = modules_of(program)
     lines = ["def __init__(self):", "    super().__init__()"] if modules else []
     for expr, name in modules.items():
-        lines += [f"    torch.manual_seed({SEED})", f"    self.{name} = {print_expression(expr)}"]
+        before = _ALONE if is_mesh(expr) else [f"torch.manual_seed({SEED})"]
+        lines += [f"    {line}" for line in (*before, f"self.{name} = {print_expression(expr)}")]
     return [*lines, ""] if lines else []
+
+
+_ALONE: Final = [
+    "if not torch.distributed.is_initialized():",
+    "    store = torch.distributed.HashStore()",
+    '    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)',
+]
+"""The process group of one process, which a mesh needs."""
 
 
 def class_of(program: Program, parameters: list[str], before: list[str]) -> list[str]:
@@ -140,14 +155,16 @@ def class_of(program: Program, parameters: list[str], before: list[str]) -> list
 def callable_of(program: Program) -> list[str]:
     """Code that defines `program` without types: the function, or a module if it has modules."""
     names = [item.name for item in program.inputs]
+    imports = imports_of(program)
     if modules_of(program):
-        return [*class_of(program, names, []), "", "program = Program()"]
-    return [f"def program({', '.join(names)}):", *print_function(program).splitlines()[1:]]
+        return [*imports, *class_of(program, names, []), "", "program = Program()"]
+    return [*imports, f"def program({', '.join(names)}):", *print_function(program).splitlines()[1:]]
 
 
 def module_of(program: Program, stage: str, about: str = "") -> str:
     """The program, the module that is captured, and its inputs. `about` is the docstring of `make_inputs`."""
     return _MODULE.substitute(
+        imports="".join(f"{line}\n" for line in imports_of(program)),
         function=function_of(program),
         made="".join(f"    {line}\n" for line in made_of(program)),
         parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),

@@ -65,7 +65,7 @@ MakeVariants: TypeAlias = Callable[[Program, Values], tuple[Variant, ...]]
 MOST_PLACES: Final = 4  # dead code and identities are put at so many values, at most
 
 EFFECT: Final = re.compile(
-    r"(?<!_)_$|rand|dropout|bernoulli|multinomial|normal|rrelu|poisson|empty|manual_seed|backward"
+    r"(?<!_)_$|rand|dropout|bernoulli|multinomial|normal|rrelu|poisson|empty|manual_seed|backward|Dropout|RReLU"
 )
 """Functions that write to their arguments, draw random numbers, or read memory that nothing has written."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, reduce
 from typing import Any, Final
 
 import torch
 
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.program.expressions import BINARY, BUILTINS, MAPPED_PREFIX, UNARY
+from ddefuzz.program.expressions import BINARY, BUILTINS, IMPORTED, MAPPED_PREFIX, UNARY
 from ddefuzz.program.model import (
     Apply,
     Attribute,
@@ -31,13 +32,19 @@ from ddefuzz.program.model import (
     Step,
     Unary,
 )
-from ddefuzz.program.modules import SEED, is_module
+from ddefuzz.program.modules import SEED, is_mesh, is_module
 from ddefuzz.program.plain import FOR_A_NEW_PROGRAM
 from ddefuzz.program.recipes import input_expression
 
 _GENERATOR: Final = Name("generator")
 
-_OWNERS: Final[Mapping[str, object]] = {"torch": torch, "Tensor": torch.Tensor, "Module": torch.nn.Module}
+_METHODS: Final[Mapping[str, str]] = {
+    "Tensor": "torch.Tensor",
+    "Module": "torch.nn.Module",
+    "DTensor": "torch.distributed.tensor.DTensor",
+    "list": "builtins.list",
+}
+"""The classes of methods, by the prefix in the catalogue's names."""
 
 
 def materialize(program: Program) -> dict[str, torch.Tensor]:
@@ -79,8 +86,8 @@ def evaluate(expr: Expr, env: Mapping[str, object]) -> Any:
         case Literal(value):
             return value
         case Call(function, args, kwargs):
-            if is_module(expr):
-                return module(expr)
+            if is_module(expr) or is_mesh(expr):
+                return made_before(expr)
             call = resolve(function)
             return call(*[evaluate(arg, env) for arg in args], **{name: evaluate(arg, env) for name, arg in kwargs})
         case Sequence(items, is_list):
@@ -105,23 +112,49 @@ def evaluate(expr: Expr, env: Mapping[str, object]) -> Any:
         case Conditional(test, body, orelse):
             return evaluate(body if evaluate(test, env) else orelse, env)
         case Lambda(parameters, body):
-            return lambda *values: evaluate(body, {**env, **dict(zip(parameters, values, strict=True))})
+            return _function(parameters, body, env)
         case Apply(function, args):
             return evaluate(function, env)(*[evaluate(arg, env) for arg in args])
         case Ellipsis_():
             return ...
 
 
-def module(expr: Expr) -> torch.nn.Module:
-    """A new module, the same at every call. The state of torch's global generator stays as it is.
+def _function(parameters: tuple[str, ...], body: Expr, env: Mapping[str, object]) -> Callable[..., Any]:
+    """The function that computes `body`. How many parameters its code has decides what a function is for
+    `flex_attention` (torch/nn/attention/flex_attention.py, `_get_mod_type`).
+    """
 
-    What torch says of a class that it deprecates is no warning about a program.
+    def run(*values: object) -> Any:
+        return evaluate(body, {**env, **dict(zip(parameters, values, strict=True))})
+
+    match len(parameters):
+        case 4:
+            return lambda a, b, c, d: run(a, b, c, d)  # noqa: PLW0108 the number counts
+        case 5:
+            return lambda a, b, c, d, e: run(a, b, c, d, e)  # noqa: PLW0108
+        case _:
+            return run
+
+
+def made_before(expr: Expr) -> Any:
+    """What is made before a capture: a new module, the same at every call, or a mesh.
+
+    The state of torch's global generator stays as it is. What torch says of a class that it deprecates is no warning
+    about a program.
     """
     with torch.random.fork_rng(devices=()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.default_generator.manual_seed(SEED)
-        made: torch.nn.Module = _made(expr)
-    return made
+        if is_mesh(expr):
+            join_alone()
+        return _made(expr)
+
+
+def join_alone() -> None:
+    """Make the process group of this process alone, if there is none."""
+    group: Any = torch.distributed
+    if not group.is_initialized():
+        group.init_process_group("gloo", store=group.HashStore(), rank=0, world_size=1)
 
 
 def _made(expr: Expr) -> Any:
@@ -146,7 +179,12 @@ def resolve(name: str) -> Any:
     if name.startswith(MAPPED_PREFIX):
         return torch.vmap(resolve(name.removeprefix(MAPPED_PREFIX).removesuffix(")")))
     first, _, path = name.partition(".")
+    path = f"{_METHODS[first]}.{path}" if first in _METHODS else name
+    for module in IMPORTED:
+        if path.startswith(f"{module}."):
+            importlib.import_module(module)
+    first, _, path = path.partition(".")
     try:
-        return reduce(getattr, path.split("."), _OWNERS[first])
+        return reduce(getattr, path.split("."), importlib.import_module(first))
     except AttributeError as error:
         raise UnsupportedError(f"{name} is not in torch {torch.__version__}") from error

@@ -36,25 +36,47 @@ from ddefuzz.program.model import (
     Slice,
     Unary,
 )
-from ddefuzz.program.modules import MODULE_METHODS, MODULE_PREFIX, is_module, is_settled
+from ddefuzz.program.modules import MODULE_METHODS, MODULE_PREFIX, is_mesh, is_module, is_settled
 
 METHOD_PREFIX: Final = "Tensor."
+OTHER_METHODS: Final[dict[str, str]] = {
+    **dict.fromkeys(MODULE_METHODS, MODULE_PREFIX),
+    **dict.fromkeys(("full_tensor", "redistribute", "to_local"), "DTensor."),
+    "pop": "list.",
+}
+"""Methods that no plain tensor has, with the prefixes of the catalogue's names for them."""
+
+PREFIXES: Final = (METHOD_PREFIX, *dict.fromkeys(OTHER_METHODS.values()))
+
+ROOTS: Final = ("torch", "collections", "math")
+"""The modules of Python whose functions programs call, each by its path from here."""
+
+IMPORTED: Final = ("collections", "math", "torch.distributed.tensor", "torch.nn.attention.flex_attention")
+"""Those that a program has to import by itself."""
+
 MAPPED_PREFIX: Final = "torch.vmap("
 """Prefix of mapped functions, named as they are written: `torch.vmap(torch.cat)`, called `…((x, y))`."""
 
 CONTROL_FLOW: Final = frozenset(
     {"torch.cond", "torch.while_loop", "torch._higher_order_ops.scan", "torch._higher_order_ops.map"}
+    | {"torch.nn.attention.flex_attention.flex_attention"}
 )
 """Functions that compile themselves in eager, so a call in eager fails as a capture does (`plain`)."""
 
 BUILTINS: Final[dict[str, Callable[..., Any]]] = {
     "abs": abs,
     "bool": bool,
+    "divmod": divmod,
     "float": float,
     "int": int,
     "len": len,
+    "list": list,
+    "map": map,
     "max": max,
     "min": min,
+    "range": range,
+    "round": round,
+    "sorted": sorted,
     "sum": sum,
 }
 
@@ -76,7 +98,7 @@ CONSTANTS: Final = frozenset(
     )
 )
 
-RESERVED: Final = frozenset({"torch", "Tensor", "program", *BUILTINS})
+RESERVED: Final = frozenset({*ROOTS, "Tensor", "program", *BUILTINS})
 MAX_INT: Final = 2**63
 MAX_STRING: Final = 1_000
 
@@ -171,7 +193,7 @@ def _text(expr: Expr) -> tuple[str, int]:
             return path, _ATOM
         case Call(function, args, kwargs):
             callee = function
-            if function.startswith((METHOD_PREFIX, MODULE_PREFIX)):
+            if function.startswith(PREFIXES):
                 callee = f"{_print(args[0], _ATOM)}.{function.partition('.')[2]}"
                 args = args[1:]
             given = [_print(arg, _CONDITIONAL) for arg in args]
@@ -356,8 +378,7 @@ def _read_call(node: ast.Call, scope: Scope) -> Expr:
         if node.keywords:
             refuse(node, scope.path, "no keyword arguments in a call of what a call returns")
         function = _read_call(node.func, scope)
-        if not isinstance(function, Call):
-            refuse(node, scope.path, "a call of what a function returns")
+        assert isinstance(function, Call | Apply)
         return Apply(function, tuple(_read_argument(arg, scope) for arg in node.args))
     name, args = _read_function(node, scope)
     if name not in scope.callables:
@@ -370,8 +391,11 @@ def _read_call(node: ast.Call, scope: Scope) -> Expr:
             refuse(node, scope.path, f"the keyword argument {keyword_node.arg} once")
         kwargs.append((keyword_node.arg, _read_argument(keyword_node.value, scope)))
     call = Call(name, args + tuple(_read_argument(arg, scope) for arg in node.args), tuple(kwargs))
-    if is_module(call) and scope.names is not EVERYTHING and not is_settled(call):
+    is_made_before = is_module(call) or is_mesh(call)
+    if is_made_before and scope.names is not EVERYTHING and not is_settled(call):
         refuse(node, scope.path, "a module whose settings are constants")
+    if name.startswith(MODULE_PREFIX) and not is_made_before:
+        refuse(node, scope.path, "a method of a module")
     return call
 
 
@@ -401,10 +425,7 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
         case ast.Attribute(value, attr) as function:
             if (path := _dotted(function)) is not None:
                 return path, ()
-            method = f"{METHOD_PREFIX}{attr}"
-            if attr in MODULE_METHODS and isinstance(value, ast.Call):
-                receiver = read_expression(value, scope)
-                return (f"{MODULE_PREFIX}{attr}" if is_module(receiver) else method), (receiver,)
+            method = f"{OTHER_METHODS.get(attr, METHOD_PREFIX)}{attr}"
             # The name is looked at before the receiver, so that the message names the outermost call.
             return method, (read_expression(value, scope),) if method in scope.callables else ()
         case _:
@@ -421,12 +442,12 @@ def _is_mapped(node: ast.Call) -> bool:
 
 
 def _dotted(node: ast.expr) -> str | None:
-    """`torch.a.b` as text; None if it does not start at the name `torch`, or reads an attribute of a constant."""
+    """`torch.a.b` as text; None if it does not start at one of `ROOTS`, or reads an attribute of a constant."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
         node = node.value
-    if not isinstance(node, ast.Name) or node.id != "torch" or (len(parts) > 1 and f"torch.{parts[-1]}" in CONSTANTS):
+    if not isinstance(node, ast.Name) or node.id not in ROOTS or (len(parts) > 1 and f"torch.{parts[-1]}" in CONSTANTS):
         return None
     return ".".join((node.id, *reversed(parts)))
 

@@ -139,12 +139,12 @@ class Lambda:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A call of what a call returns: `torch.func.grad(lambda a: a.sum())(x)`, `torch.nn.Linear(4, 3)(x)`.
+    """A call of what a call returns: `torch.func.grad(lambda a: a.sum())(x)`, `torch.no_grad()(lambda a: a + 1)(x)`.
 
     The function is a name only where modules are variables (`modules.hoisted`); the text of a case has calls.
     """
 
-    function: Call | Name
+    function: Call | Apply | Name
     args: tuple[Expr, ...]
 
 
@@ -293,7 +293,7 @@ def mapped(expr: Expr, inner: Callable[[Expr], Expr]) -> Expr:
             return Lambda(parameters, inner(body))
         case Apply(function, args):
             called = inner(function)
-            return Apply(called if isinstance(called, Call | Name) else function, tuple(map(inner, args)))
+            return Apply(called if isinstance(called, Call | Apply | Name) else function, tuple(map(inner, args)))
 
 
 def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:

@@ -1,7 +1,7 @@
-"""Modules of `torch.nn` in programs: `torch.nn.BatchNorm1d(4, momentum=None).eval()(x)`.
+"""What a program has from before its capture: modules (`torch.nn.BatchNorm1d(4).eval()(x)`), and the mesh of DTensors.
 
-A module is a call whose settings are constants. It is made before the capture, from a seed, and what is captured has it
-as a submodule, as a user's model has. So a run, a script and a captured program read it as a variable (`hoisted`).
+Each is a call whose settings are constants. A module is made from a seed, and what is captured has it as a submodule,
+as a user's model has. So a run, a script and a captured program read it as a variable (`hoisted`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ MODULE_PREFIX: Final = "Module."
 
 MODULE_METHODS: Final = frozenset({"eval"})
 
+MESH: Final = "torch.distributed.device_mesh.init_device_mesh"
+"""Makes the mesh. The process group is the process alone."""
+
 CHANGES: Final = frozenset(
     f"torch.nn.utils.parametrizations.{name}" for name in ("orthogonal", "spectral_norm", "weight_norm")
 )
@@ -48,13 +51,20 @@ def is_module(expr: Expr) -> bool:
     return function.startswith(("torch.nn.", "torch.ao.nn.")) and function.rpartition(".")[2][:1].isupper()
 
 
+def is_mesh(expr: Expr) -> bool:
+    """Whether an expression makes the mesh."""
+    return isinstance(expr, Call) and expr.function == MESH
+
+
 def is_settled(expr: Expr) -> bool:
-    """Whether an expression is a module that can be made before the capture: its settings are constants."""
-    return is_module(expr) and not any(isinstance(node, Name | Lambda) for node in walk(expr))
+    """Whether an expression can be made before the capture: a module or a mesh whose settings are constants."""
+    return (is_module(expr) or is_mesh(expr)) and not any(isinstance(node, Name | Lambda) for node in walk(expr))
 
 
 def modules_of(program: Program) -> dict[Expr, str]:
-    """The modules of a program with the names of their variables, in order of first use. Equal ones are one module."""
+    """The modules and the mesh of a program with the names of their variables, in order of first use. Equal ones are
+    one.
+    """
     modules = dict.fromkeys(one for expr in expressions(program) for one in _outermost(expr))
     return dict(zip(modules, unused_names(program, "m"), strict=False))
 

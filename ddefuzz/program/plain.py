@@ -1,4 +1,4 @@
-"""Control flow as plain Python: what `torch.cond` and loops mean.
+"""Control flow and `flex_attention` as plain Python: what `torch.cond` and loops mean.
 
 Torch's own functions compile themselves when they are called in eager (`_maybe_compile_and_run_fn`), so eager would
 not be independent of what is tested.
@@ -73,6 +73,32 @@ def mapped(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     return _stacked([f(row, *args) for row in _slices(xs, 0)], 0)
 
 
+def flex_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    score_mod: Callable[..., Any] | None = None,
+    block_mask: Any = None,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """`torch.nn.attention.flex_attention.flex_attention`, from its definition. A row that a mask excludes is 0.
+
+    Raises RuntimeError for what torch refuses: other ranks than 4, heads that differ, a mask of other lengths.
+    """
+    if query.dim() != 4 or query.shape[:2] != key.shape[:2] or key.shape != value.shape:
+        raise RuntimeError(f"shapes {tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}")
+    scores = (query @ key.transpose(-2, -1)) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    sizes = scores.shape
+    places = [torch.arange(size).view([-1 if at == dim else 1 for at in range(4)]) for dim, size in enumerate(sizes)]
+    if score_mod is not None:
+        scores = score_mod(scores, *places).expand(sizes)
+    if block_mask is not None:
+        if tuple(block_mask.seq_lengths) != tuple(sizes[2:]):
+            raise RuntimeError(f"a mask for lengths {tuple(block_mask.seq_lengths)}, expected {tuple(sizes[2:])}")
+        scores = scores.masked_fill(~block_mask.mask_mod(*places).expand(sizes), -torch.inf)
+    return torch.nan_to_num(torch.softmax(scores, -1)) @ value
+
+
 def _own(function: Callable[..., Any], *values: Any) -> Any:
     """What a function computes. RuntimeError if a result shares memory with an argument or with a value around the
     function: torch refuses that (torch/_higher_order_ops/utils.py, `has_potential_input_alias_or_mutation`).
@@ -125,6 +151,7 @@ PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "torch.while_loop": while_loop,
     "torch._higher_order_ops.scan": scan,
     "torch._higher_order_ops.map": mapped,
+    "torch.nn.attention.flex_attention.flex_attention": flex_attention,
 }
 """By the catalogue's name: what a call of eager has."""
 
@@ -152,7 +179,8 @@ class ControlFlowInPython:
     """
 
     def __enter__(self) -> None:
-        owners = [(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], PLAIN[name]) for name in PLAIN]
+        places = [name.rpartition(".") for name in PLAIN if name.rpartition(".")[0] in sys.modules]
+        owners = [(sys.modules[module], name, PLAIN[f"{module}.{name}"]) for module, _, name in places]
         self._kept = [(owner, name, getattr(owner, name)) for owner, name, _ in owners if hasattr(owner, name)]
         for owner, name, plain in owners:
             if hasattr(owner, name):

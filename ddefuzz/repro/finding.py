@@ -33,7 +33,16 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.capture import IN_CALL
 from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import ORACLES, oracle_of, own_stage, row_of, stages, stored
-from ddefuzz.program.code import body_of, class_of, masks_of, parameters_of, short_value, symbols_of, tuple_of
+from ddefuzz.program.code import (
+    body_of,
+    class_of,
+    imports_of,
+    masks_of,
+    parameters_of,
+    short_value,
+    symbols_of,
+    tuple_of,
+)
 from ddefuzz.program.model import Program, functions_in
 from ddefuzz.program.modules import modules_of
 from ddefuzz.program.sizes import COMPILED, MARKED, at_size
@@ -494,6 +503,7 @@ def _setting(program: Program, stage: Stage, config: list[str], imports: tuple[s
     return [
         *imports,
         "import torch",
+        *imports_of(program),
         *(["from torch._dynamo.decorators import mark_unbacked"] if marks else []),
         "",
         *_function(program, stage),

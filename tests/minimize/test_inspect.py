@@ -63,3 +63,28 @@ def test_an_object_of_torchs_own_cannot_be_returned() -> None:
     ):
         head = '# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "2 2 2"]):\n'
         assert (inspect(parse(f"{head}    return {returned}\n", "a.py").program) is not None) == can_be
+
+
+def test_a_distributed_tensor_is_not_returned() -> None:
+    mesh = 'torch.distributed.device_mesh.init_device_mesh("cpu", (1,))'
+    made = f"torch.distributed.tensor.DTensor.from_local(x, {mesh}, [torch.distributed.tensor.Replicate()])"
+    head = '# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "2 2"]):\n'
+    for returned, can_be in ((made, False), (f"{made}.to_local()", True)):
+        assert (inspect(parse(f"{head}    return {returned}\n", "a.py").program) is not None) == can_be
+
+
+def test_a_new_symbol_is_none_that_the_program_has() -> None:
+    text = """\
+# ddefuzz program v1
+# inputs: x = normal; y = normal; mask = trues(3)
+def program(x: Float32[Tensor, "u1001=5"], y: Float32[Tensor, "u1002=5"], mask: Bool[Tensor, "4"]):
+    return torch.nonzero(mask)
+"""
+    facts = inspect(parse(text, "<program>").program)
+    assert facts is not None
+    sizes: dict[str, set[int]] = {}
+    for one in facts.values():
+        for dim in getattr(one, "shape", ()):
+            if dim.symbol is not None:
+                sizes.setdefault(dim.symbol, set()).add(dim.size)
+    assert sizes and all(len(one) == 1 for one in sizes.values())
