@@ -177,6 +177,8 @@ def targets_of(executor: Executor, target: str, case: str | None, unbacked: str)
     if case is not None and case not in ids:
         near = ", ".join(get_close_matches(case, ids) or ids[:5])
         raise InputError(f"{file}: found no case {case!r} among {len(ids)}, expected one such as {near}")
+    if not ids:
+        raise NothingRanError(f"{file}: found an empty list CASES, expected at least one case")
     chosen = [one for one in ids if case in (None, one)]
     return [Target(one, CallableSubject(file, case=one, unbacked=unbacked), f"{file}:{one}") for one in chosen]
 
@@ -398,10 +400,10 @@ def check_named(
         for name in names:
             try:
                 targets += targets_of(pool, name, case, unbacked)
-            except InputError as error:
+            except (InputError, NothingRanError) as error:
                 if is_single or (name == names[-1] and not targets):
                     raise
-                refuse(error)
+                refuse(InputError(str(error)))
         if whole_names or not is_single:
             targets = [msgspec.structs.replace(target, case=target.name) for target in targets]
         return check_targets(pool, names[0] if is_single else counted(len(names), "target"), targets, options, progress)
@@ -463,8 +465,6 @@ def check_targets(
     executor: Executor, name: str, targets: Sequence[Target], options: Options, progress: Progress
 ) -> Report:
     """Check targets, where the executor does."""
-    if not targets:
-        raise NothingRanError(f"{name}: found an empty list CASES, expected at least one case")
     of_oracles = (stage.name for oracle in ORACLES if oracle.name in options.oracles for stage in oracle.stages)
     stages = (*(stage for stage in STAGES if stage in {"eager", *options.stages}), *of_oracles)
     runs, refused, remarks = run_cases(

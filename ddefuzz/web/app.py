@@ -25,6 +25,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ddefuzz import __version__
@@ -232,7 +233,22 @@ def _feed(request: Request, asked: Annotated[FindingsQuery, Query()]) -> Respons
     return Response(text, media_type=MEDIA_TYPE)
 
 
-def _events(request: Request) -> Response:
+class _Listened(StreamingResponse):
+    """A stream that is one of `streams` until it ends, also if it never begins."""
+
+    def __init__(self, lines: AsyncIterator[str], streams: set[object]) -> None:
+        super().__init__(lines, media_type=events.MEDIA_TYPE)
+        self._streams = streams
+        self._streams.add(self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.discard(self)
+
+
+async def _events(request: Request) -> Response:
     dashboard = dashboard_of(request)
     if len(dashboard.streams) >= events.MOST_STREAMS:
         raise HTTPException(503, f"found {events.MOST_STREAMS} streams, expected fewer: close some pages")
@@ -244,17 +260,13 @@ def _events(request: Request) -> Response:
             return json_text(events.event_of(dashboard.database))
 
     async def lines() -> AsyncIterator[str]:
-        mark = object()
-        dashboard.streams.add(mark)
         try:
             async for line in events.stream(partial(run_in_threadpool, now), dashboard.ends):
                 yield line
         except DatabaseError as error:
             yield f"event: problem\ndata: {json_text(Problem(503, ' '.join(str(error).split())))}\n\n"
-        finally:
-            dashboard.streams.discard(mark)
 
-    return StreamingResponse(lines(), media_type=events.MEDIA_TYPE)
+    return _Listened(lines(), dashboard.streams)
 
 
 def _static(name: str) -> Response:

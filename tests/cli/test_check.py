@@ -250,3 +250,13 @@ def test_a_program_is_called_at_the_sizes_that_are_given(tmp_path: Path) -> None
     assert dict(capture["calls"][-2]["symbols"]) in ({"u0": 77}, {})
     refused = check(str(path), "--sizes", "u1=5")
     assert (refused.returncode, refused.stderr) == (2, "ddefuzz: --sizes: found 'u1', expected some of u0\n")
+
+
+def test_a_file_with_an_empty_list_among_others_is_left_out(tmp_path: Path) -> None:
+    empty, good = tmp_path / "empty.py", tmp_path / "good.py"
+    empty.write_text("CASES = []\n")
+    good.write_text("import torch\ndef f(x):\n    return x + 1\nf_args = (torch.ones(2),)\n")
+    done = check(str(empty), f"{good}:f", "--stage", "export", "--no-advice")
+    assert done.returncode == 2
+    assert f"left out (1 of 1): {empty}: found an empty list CASES, expected at least one case" in done.stderr
+    assert check(str(empty)).returncode == 5

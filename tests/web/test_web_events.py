@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from http.client import HTTPConnection
@@ -107,6 +108,17 @@ def test_too_many_streams_are_refused(address: tuple[str, int], monkeypatch: pyt
     assert second.getresponse().status == 503
     first.close()
     second.close()
+
+
+def test_a_burst_of_requests_opens_no_more_streams(address: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MOST_STREAMS", 4)
+    connections = [socket.create_connection(address, timeout=20) for _ in range(40)]
+    for connection in connections:
+        connection.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    statuses = [int(connection.recv(12)[9:]) for connection in connections]
+    for connection in connections:
+        connection.close()
+    assert sorted(statuses) == [200] * 4 + [503] * 36
 
 
 def test_the_end_of_the_server_ends_its_streams(database: Database, caplog: pytest.LogCaptureFixture) -> None:
