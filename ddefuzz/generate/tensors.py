@@ -309,11 +309,31 @@ def draw_shaped(lockstep: Lockstep, choices: Choices, sizes: list[Handle], kind:
         return choices.pick(fitting)
     if not wanted.varies:
         return add_static_input(lockstep, choices, wanted.left, kind)
+    dims = _as_dims(lockstep, sizes)
+    if dims is not None and not choices.one_in(4):
+        return lockstep.add_input(DTYPE_OF_KIND[kind], dims, Recipe("normal"), _layout(choices, len(dims)))
     first, *others = sizes
     if not any(size.varies for size in others) and max(first.left, first.right) <= 8 and choices.one_in(5):
         whole = add_static_input(lockstep, choices, (8, *(size.left for size in others)), kind)
         return add_template(lockstep, "x[:n]", x=whole, n=first)
-    return add_template(lockstep, choices.pick(conversions.FRESH[_concrete(kind)]), s=wanted)
+    made = add_template(lockstep, choices.pick(conversions.FRESH[_concrete(kind)]), s=wanted)
+    layouts = conversions.LAID_OUT.get(len(sizes), ())
+    return add_template(lockstep, choices.pick(layouts), x=made) if layouts and choices.one_in(4) else made
+
+
+def _as_dims(lockstep: Lockstep, sizes: list[Handle]) -> tuple[Dim, ...] | None:
+    """Dims of a new input that has these sizes, because each is static or that of an unbacked dim of another input."""
+    inputs = {item.name: item for item in lockstep.inputs}
+    dims: list[Dim] = []
+    for size in sizes:
+        match size.expr:
+            case Literal(int(number)):
+                dims.append(Dim(number))
+            case Index(Attribute(Name(name), "shape"), Literal(int(place))) if name in inputs:
+                dims.append(inputs[name].shape[place])
+            case _:
+                return None
+    return tuple(dims)
 
 
 def draw_alike(lockstep: Lockstep, choices: Choices, tensor: Handle, kind: Kind) -> Handle:

@@ -29,12 +29,26 @@ ALIKE: Final[dict[Kind, tuple[str, ...]]] = {
 """Another tensor with the shape of `x`."""
 
 FRESH: Final[dict[Kind, tuple[str, ...]]] = {
-    "float": ("torch.ones(s)", "torch.full(s, 0.5)", "torch.zeros(s)"),
+    "float": (
+        "torch.ones(s)",
+        "torch.full(s, 0.5)",
+        "torch.zeros(s)",
+        "torch.ones(s).cumsum(0)",
+        "torch.ones(s).cumsum(-1)",
+    ),
     "int": ("torch.ones(s, dtype=torch.int64)", "torch.zeros(s, dtype=torch.int64)"),
     "bool": ("torch.ones(s, dtype=torch.bool)", "torch.zeros(s, dtype=torch.bool)"),
     "complex": ("torch.zeros(s, dtype=torch.complex64)",),
 }
 """A tensor of the shape `s`."""
+
+LAID_OUT: Final[dict[int, tuple[str, ...]]] = {
+    2: ("x.t().contiguous().t()",),
+    3: ("x.transpose(1, 2).contiguous().transpose(1, 2)", "x.transpose(0, 1).contiguous().transpose(0, 1)"),
+    4: ("x.contiguous(memory_format=torch.channels_last)", "x.transpose(1, 2).contiguous().transpose(1, 2)"),
+    5: ("x.contiguous(memory_format=torch.channels_last_3d)",),
+}
+"""`x` with other strides, by rank."""
 
 BROADCASTABLE: Final = ("x[:1]", "x.sum(0)", "x.mean(-1, keepdim=True)", "x.amax(0, keepdim=True)")
 """A tensor that broadcasts with `x`, of rank 1 or more."""
@@ -65,6 +79,7 @@ INDICES: Final = (
 
 TEMPLATES: Final[tuple[str, ...]] = (
     *(template for table in (TO_KIND, ALIKE, FRESH) for templates in table.values() for template in templates),
+    *(template for templates in LAID_OUT.values() for template in templates),
     *(*FROM_COMPLEX, *RAISE_RANK, *LOWER_RANK, *TO_SCALAR, *BROADCASTABLE, *ADJUST, *INDICES),
     "x % n",
     "x[:n]",
