@@ -167,7 +167,7 @@ def _shape(value: object) -> Sizes:
 
 def _stand_in(value: object, others: list[object], symbols: dict[Sizes, str], start: int) -> StandIn | None:
     if isinstance(value, bool | int | float):
-        varying = any(other != value for other in others)
+        varying = any(not isinstance(other, bool | int | float) or other != value for other in others)
         sizes = tuple(int(size) for size in (value, *others) if isinstance(size, int | float))
         return Scalar(value, _symbol(sizes, symbols, start) if varying else None)
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:

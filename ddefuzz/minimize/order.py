@@ -31,6 +31,7 @@ from ddefuzz.program.model import (
     names_in,
     walk,
 )
+from ddefuzz.program.modules import is_settled
 from ddefuzz.program.text import print_program
 
 
@@ -126,7 +127,8 @@ def unrealistic_parts(program: Program) -> int:
     odd = sum(len(_odd_literals(call, row)) for call in calls for row in ODD)
     mistyped = sum(1 for call in calls for _ in mistyped_inputs(call, dtypes))
     aliased = sum(map(_is_aliased, calls))
-    return empty + private + odd + mistyped + aliased
+    hollow = sum(is_settled(call) and Literal(0) in call.args for call in calls)  # a module without channels
+    return empty + private + odd + mistyped + aliased + hollow
 
 
 def mistyped_inputs(call: Call, dtypes: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -251,8 +253,10 @@ def sort_key(program: Program, *, deprecated: bool = False) -> SortKey:
 
 
 def is_operation(expr: Expr) -> bool:
-    """Whether the expression computes something. Reading a size (`x.shape[0]`) does not."""
+    """Whether the expression computes something. Reading a size (`x.shape[0]`) does not, nor does a module alone."""
     match expr:
+        case Call() if is_settled(expr):
+            return False
         case Index(Attribute(_, "shape")):
             return False
         case Attribute(_, name):

@@ -43,6 +43,7 @@ from ddefuzz.program.model import (
     walk,
     walk_outside,
 )
+from ddefuzz.program.modules import called_name
 
 Replacement = tuple[Expr, Input | None]
 """An expression that replaces a value, and the new input that it needs."""
@@ -187,7 +188,7 @@ def _calls(value: Expr, functions: tuple[str, ...]) -> bool:
 
 
 def _is_call(expr: Expr, functions: tuple[str, ...]) -> bool:
-    return isinstance(expr, Call) and expr.function in functions
+    return isinstance(expr, Apply | Call) and called_name(expr) in functions
 
 
 def return_less(program: Program, facts: Facts) -> Iterator[Program]:

@@ -41,7 +41,7 @@ from ddefuzz.program.model import (
     walk_outside,
 )
 from ddefuzz.program.model import Call as Call_
-from ddefuzz.program.modules import MODULE_PREFIX
+from ddefuzz.program.modules import called_name
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import digest, print_program
 
@@ -414,11 +414,8 @@ def _parts(whole: Expr, makers: Mapping[str, str]) -> Iterator[tuple[Expr, str]]
 
 def _outermost(value: Expr) -> str:
     """The function that an expression calls last, or its operator (`operator.mul`); empty if it calls nothing."""
-    if isinstance(value, Apply):
-        return _outermost(value.function)
-    if isinstance(value, Call_):
-        is_changed = value.function.startswith(MODULE_PREFIX)
-        return _outermost(value.args[0]) if is_changed else value.function
+    if isinstance(value, Apply | Call_):
+        return called_name(value)
     return next(iter(called(print_program(Program((), (), value)))), "")
 
 

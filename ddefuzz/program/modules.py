@@ -12,6 +12,7 @@ from itertools import count
 from typing import Final
 
 from ddefuzz.program.model import (
+    Apply,
     Call,
     Expr,
     Lambda,
@@ -49,6 +50,19 @@ def is_module(expr: Expr) -> bool:
     if function in CHANGES or function.startswith(MODULE_PREFIX):
         return bool(expr.args) and is_module(expr.args[0])
     return function.startswith(("torch.nn.", "torch.ao.nn.")) and function.rpartition(".")[2][:1].isupper()
+
+
+def called_name(expr: Call | Apply) -> str:
+    """The catalogue's name of what a call calls: `torch.nn.Linear` of `torch.nn.Linear(4, 3).eval()(x)`."""
+    match expr:
+        case Apply(Call() | Apply() as function, _):
+            return called_name(function)
+        case Call(function, (Call() as module, *_)) if function.startswith(MODULE_PREFIX):
+            return called_name(module)
+        case Call(function):
+            return function
+        case _:
+            return ""
 
 
 def is_mesh(expr: Expr) -> bool:

@@ -57,3 +57,8 @@ def test_an_operation_is_never_taken_out_of_a_function_with_its_parameters() -> 
     texts = [print_program(candidate) for candidate in call_functions(program, Facts(inspect(program) or {}))]
     assert texts
     assert all(parse(text, "<candidate>") for text in texts)
+
+
+def test_a_module_stands_alone_and_keeps_a_channel() -> None:
+    nested = "a = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4)).eval()(x * 2).sin()"
+    assert smallest(read(nested), "torch.nn.LayerNorm") == ["    return torch.nn.LayerNorm(2)(x)"]

@@ -88,3 +88,13 @@ def program(x: Float32[Tensor, "u1001=5"], y: Float32[Tensor, "u1002=5"], mask: 
             if dim.symbol is not None:
                 sizes.setdefault(dim.symbol, set()).add(dim.size)
     assert sizes and all(len(one) == 1 for one in sizes.values())
+
+
+def test_a_value_may_be_a_number_at_one_size_and_a_tensor_at_another() -> None:
+    text = """\
+# ddefuzz program v1
+# inputs: x = normal; n = sizes(0)
+def program(x: Float32[Tensor, "2 2"], n: Int64[Tensor, ""]):
+    return [1, x][n.item()] * 2
+"""
+    assert inspect(parse(text, "<program>").program) is not None
