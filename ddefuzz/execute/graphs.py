@@ -35,6 +35,9 @@ _RAISES = re.compile(r"raise RuntimeError\('(.+)'\)")
 _CALLS = re.compile(r"(?:buf\d+ = )?((?:cpp_fused|extern_kernels|torch\.ops)[\w.]*)\(")
 """Lines of inductor's Python code that bind a symbol, assert, and call a kernel."""
 
+_WHOLE = re.compile(r"def (call|partition_\d+)\(")
+"""The functions of the graph itself. Others are of branches and bodies (torch/_inductor/codegen/wrapper.py)."""
+
 _NO_OP = ("placeholder", "get_attr", "output")
 
 
@@ -170,11 +173,17 @@ def assertions_of(graph: GraphModule) -> Iterator[RuntimeAssertion]:
 def generated_assertions(code: str) -> Iterator[RuntimeAssertion]:
     """The assertions of inductor's Python code, in order: `if not (u0 >= 2):` and a line that raises.
 
-    A line before it uses its sizes if it calls a kernel with the last symbol that was bound (`u0 = …`).
+    A line before it uses its sizes if it calls a kernel with the last symbol that was bound (`u0 = …`). The functions of
+    branches and bodies have symbols of their own, and are left out.
     """
     bound: dict[str, int] = {}
+    is_of_a_part = False
     lines = [line.strip() for line in code.splitlines()]
     for place, (line, following) in enumerate(pairwise(lines)):
+        if line.startswith("def "):
+            is_of_a_part = _WHOLE.match(line) is None
+        if is_of_a_part:
+            continue
         if (binds := _BINDS.match(line)) is not None:
             bound.setdefault(binds[1], place)
         asserted, raises = _ASSERTS.fullmatch(line), _RAISES.fullmatch(following)

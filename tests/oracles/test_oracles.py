@@ -760,3 +760,18 @@ def test_the_code_of_inductor_has_its_assertions() -> None:
         RuntimeAssertion("u0 >= 2", "u0 >= 2", after=("torch.ops.aten.narrow",)),
         RuntimeAssertion("u0 == u1", "Eq(u0, u1)"),
     ]
+
+
+def test_the_code_of_a_branch_has_sizes_of_its_own() -> None:
+    code = """
+    def true_graph_0(args):
+        u0 = buf1.size(0)
+        cpp_fused_add_0(buf1, u0)
+        if not (u0 >= 3):
+            raise RuntimeError('u0 >= 3')
+    def call(self, args):
+        u0 = buf1.size(0)
+        if not (u0 >= 2):
+            raise RuntimeError('u0 >= 2')
+    """
+    assert [*generated_assertions(code)] == [RuntimeAssertion("u0 >= 2", "u0 >= 2")]
