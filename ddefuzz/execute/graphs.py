@@ -173,8 +173,8 @@ def assertions_of(graph: GraphModule) -> Iterator[RuntimeAssertion]:
 def generated_assertions(code: str) -> Iterator[RuntimeAssertion]:
     """The assertions of inductor's Python code, in order: `if not (u0 >= 2):` and a line that raises.
 
-    A line before it uses its sizes if it calls a kernel with the last symbol that was bound (`u0 = …`). The functions of
-    branches and bodies have symbols of their own, and are left out.
+    A line before it uses its sizes if it calls a kernel with the last symbol that was bound (`u0 = …`). The functions
+    of branches and bodies have symbols of their own, and are left out.
     """
     bound: dict[str, int] = {}
     is_of_a_part = False
