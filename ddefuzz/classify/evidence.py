@@ -20,6 +20,7 @@ from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.classify.site import caller, function_name, innermost_site, native_call
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame, RaisedError
+from ddefuzz.program.expressions import ROOTS
 from ddefuzz.program.modules import MODULE_METHODS
 
 OUTPUTS_BY_ARGUMENT = frozenset({"chunk"})
@@ -317,7 +318,7 @@ def _function(node: ast.AST, *, exact: bool) -> str | None:
             return None  # `torch.nn.Linear(4, 3).eval()`
         case ast.Call(func):
             dotted = ast.unparse(func)
-            if isinstance(func, ast.Attribute) and not (dotted.startswith("torch.") and _is_path(func)):
+            if isinstance(func, ast.Attribute) and not (dotted.partition(".")[0] in ROOTS and _is_path(func)):
                 return f"Tensor.{func.attr}"
             return dotted
         case ast.Subscript(ast.Tuple() | ast.List()) | ast.Subscript(ast.Attribute(attr="shape")):
