@@ -20,7 +20,7 @@ from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.classify.site import caller, function_name, innermost_site, native_call
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame, RaisedError
-from ddefuzz.program.expressions import ROOTS
+from ddefuzz.program.expressions import METHOD_PREFIX, OTHER_METHODS, ROOTS
 from ddefuzz.program.modules import MODULE_METHODS
 
 OUTPUTS_BY_ARGUMENT = frozenset({"chunk"})
@@ -319,7 +319,7 @@ def _function(node: ast.AST, *, exact: bool) -> str | None:
         case ast.Call(func):
             dotted = ast.unparse(func)
             if isinstance(func, ast.Attribute) and not (dotted.partition(".")[0] in ROOTS and _is_path(func)):
-                return f"Tensor.{func.attr}"
+                return f"{OTHER_METHODS.get(func.attr, METHOD_PREFIX)}{func.attr}"
             return dotted
         case ast.Subscript(ast.Tuple() | ast.List()) | ast.Subscript(ast.Attribute(attr="shape")):
             return None  # not a tensor's

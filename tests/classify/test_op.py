@@ -32,6 +32,7 @@ def backward(formula: str) -> Observation:
         ("torch.vmap(torch.func.grad(lambda a: a.sum()))(x)", "torch.vmap"),
         ("torch.nn.Linear(4, 3)(x)", "torch.nn.Linear"),
         ("math.floor(x.shape[0] / 2)", "math.floor"),
+        ("[x, y].pop(x.shape[0])", "list.pop"),
         ("torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU()).eval()(x)", "torch.nn.Sequential"),
         ("torch.cond(p, lambda a: a.cos(), lambda a: a.sin(), (x,))", "torch.cond"),
         ("return (x, torch._C._select_conv_backend(x))[0]", "torch._C._select_conv_backend"),
