@@ -11,6 +11,7 @@ import textwrap
 from ddefuzz import syntax
 from ddefuzz.classify.site import function_name, native_call
 from ddefuzz.instrument.events import Frame, RaisedError
+from ddefuzz.program.expressions import ROOTS
 from ddefuzz.program.modules import MODULE_METHODS
 
 _CXX_OPERATOR = re.compile(r"^c10::(?:Sym(?:Int|Float|Bool)::)?(operator(?:==|!=|<=|>=|<|>))$")
@@ -172,7 +173,7 @@ def _is_module_path(node: ast.expr) -> bool:
     """Whether an attribute's owner looks like a module: `torch.nn.functional`, `F`."""
     while isinstance(node, ast.Attribute):
         node = node.value
-    return isinstance(node, ast.Name) and node.id in {"torch", "F", "aten", "prims", "_VF"}
+    return isinstance(node, ast.Name) and node.id in {*ROOTS, "F", "aten", "prims", "_VF"}
 
 
 _SYMBOL_OR_NUMBER = re.compile(r"(?<![a-z])[a-z]+\d+|\d+(?:\.\d+)?")

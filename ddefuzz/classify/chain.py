@@ -31,6 +31,7 @@ from ddefuzz.classify.site import (
 from ddefuzz.execute.protocol import ExceptionInfo, Observation
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
+from ddefuzz.program.expressions import METHOD_PREFIX, OTHER_METHODS
 
 DATA_DEPENDENT_BRANCHING = "Data-dependent branching"
 """The title of dynamo's graph break at a branch on a tensor (torch/_dynamo/symbolic_convert.py, `generic_jump`)."""
@@ -163,7 +164,7 @@ def op_name(called: str) -> str:
     """The op of a call given as by `anchor.callee`: `.chunk` is `Tensor.chunk`."""
     if called.startswith("torch.ops."):
         return "::".join(called.split(".")[2:4])
-    return f"Tensor{called}" if called.startswith(".") else called
+    return f"{OTHER_METHODS.get(called[1:], METHOD_PREFIX)}{called[1:]}" if called.startswith(".") else called
 
 
 def _traced(observation: Observation) -> tuple[Frame, ...]:
