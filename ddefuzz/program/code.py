@@ -125,12 +125,12 @@ def imports_of(program: Program) -> list[str]:
     return [f"import {module}" for module in IMPORTED if any(name.startswith(f"{module}.") for name in names)]
 
 
-def made_of(program: Program) -> list[str]:
+def made_of(program: Program, *, seeded: bool = True) -> list[str]:
     """The method that makes the modules and the mesh of a program, and an empty line. No line if it has none."""
     modules = modules_of(program)
     lines = ["def __init__(self):", "    super().__init__()"] if modules else []
     for expr, name in modules.items():
-        before = _ALONE if is_mesh(expr) else [f"torch.manual_seed({SEED})"]
+        before = _ALONE if is_mesh(expr) else [f"torch.manual_seed({SEED})"] if seeded else []
         lines += [f"    {line}" for line in (*before, f"self.{name} = {print_expression(expr)}")]
     return [*lines, ""] if lines else []
 
@@ -143,12 +143,14 @@ _ALONE: Final = [
 """The process group of one process, which a mesh needs."""
 
 
-def class_of(program: Program, parameters: list[str], before: list[str]) -> list[str]:
-    """The class of a module that computes what a program does. The statements `before` are at its begin."""
+def class_of(program: Program, parameters: list[str], before: list[str], *, seeded: bool = True) -> list[str]:
+    """The class of a module that computes what a program does. The statements `before` are at its begin. Parameters of
+    modules have other values if they are not `seeded`.
+    """
     owner = fresh("self", program)
     statements = [*before, *(line.strip() for line in print_function(hoisted(program, f"{owner}.")).splitlines()[1:])]
     header = f"def forward({', '.join([owner, *parameters])}):"
-    lines = [*made_of(program), header, *(f"    {line}" for line in statements)]
+    lines = [*made_of(program, seeded=seeded), header, *(f"    {line}" for line in statements)]
     return ["class Program(torch.nn.Module):", *(f"    {line}".rstrip() for line in lines)]
 
 

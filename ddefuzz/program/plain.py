@@ -83,9 +83,15 @@ def flex_attention(
 ) -> torch.Tensor:
     """`torch.nn.attention.flex_attention.flex_attention`, from its definition. A row that a mask excludes is 0.
 
-    Raises RuntimeError for what torch refuses: other ranks than 4, heads that differ, a mask of other lengths.
+    Raises RuntimeError for what torch refuses: other ranks than 4, heads that differ, no keys, a mask of other lengths.
     """
-    if query.dim() != 4 or query.shape[:2] != key.shape[:2] or key.shape != value.shape:
+    if (
+        query.dim() != 4
+        or key.dim() != 4
+        or query.shape[:2] != key.shape[:2]
+        or key.shape != value.shape
+        or not key.shape[2]
+    ):
         raise RuntimeError(f"shapes {tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}")
     scores = (query @ key.transpose(-2, -1)) * (query.shape[-1] ** -0.5 if scale is None else scale)
     sizes = scores.shape

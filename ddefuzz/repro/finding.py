@@ -37,6 +37,7 @@ from ddefuzz.program.code import (
     body_of,
     class_of,
     imports_of,
+    made_of,
     masks_of,
     parameters_of,
     short_value,
@@ -362,7 +363,7 @@ def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
     """The lines for a finding's smallest program, in the stage in which it was confirmed unless `stage` is
     given.
 
-    Raises `InputError` if there would be more than `MOST_LINES` lines, and for a finding of a stage without a
+    Raises `InputError` if there would be more than `MOST_LINES` lines beside those that make modules, and for a finding of a stage without a
     capture.
     """
     snippet, shown, own = row_of(finding.kind).snippet, stage or finding.stage, own_stage(finding.stage)
@@ -384,14 +385,14 @@ def _text(finding: Finding, shown: Stage | None, called: ExpectedFailure | None)
         raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
     program, config = program_of(finding), _config(finding, shown)
     spread, narrow = (
-        [*_setting(program, shown, config, (), spread=spread), *_CALLS[shown].splitlines()]
+        [*_setting(program, shown, config, (), spread=spread, seeded=False), *_CALLS[shown].splitlines()]
         if called is None
         else _called(program, shown, config, called, spread=spread)
         for spread in (True, False)
     )
     # Blank lines are preferred to a line for each input.
     for lines in (spread, narrow, [line for line in spread if line], [line for line in narrow if line]):
-        if len(lines) <= MOST_LINES:
+        if len(lines) <= MOST_LINES + len(made_of(program)):
             return "\n".join(lines) + "\n"
     raise InputError(f"{finding.id}: its snippet has {len(lines)} lines, expected at most {MOST_LINES}: use --repro")
 
@@ -498,7 +499,15 @@ def _ending(stage: Stage, seen: Mapping[str, str], inputs: str) -> list[str]:
     return [f"{captured}  # takes inputs that eager refuses", eager]
 
 
-def _setting(program: Program, stage: Stage, config: list[str], imports: tuple[str, ...], *, spread: bool) -> list[str]:
+def _setting(
+    program: Program,
+    stage: Stage,
+    config: list[str],
+    imports: tuple[str, ...],
+    *,
+    spread: bool,
+    seeded: bool = True,
+) -> list[str]:
     marks = _marks(program) if stage in MARKED else []
     return [
         *imports,
@@ -506,7 +515,7 @@ def _setting(program: Program, stage: Stage, config: list[str], imports: tuple[s
         *imports_of(program),
         *(["from torch._dynamo.decorators import mark_unbacked"] if marks else []),
         "",
-        *_function(program, stage),
+        *_function(program, stage, seeded=seeded),
         "",
         *_inputs(program, stage, {}, spread=spread),
         *marks,
@@ -514,12 +523,12 @@ def _setting(program: Program, stage: Stage, config: list[str], imports: tuple[s
     ]
 
 
-def _function(program: Program, stage: Stage) -> list[str]:
+def _function(program: Program, stage: Stage, *, seeded: bool) -> list[str]:
     parameters, unbacked = parameters_of(program, stage), _unbacked(program, stage)
     if stage not in COMPILED:
-        return class_of(program, parameters, unbacked)
+        return class_of(program, parameters, unbacked, seeded=seeded)
     if modules_of(program):
-        return [*class_of(program, parameters, unbacked), "", "program = Program()"]
+        return [*class_of(program, parameters, unbacked, seeded=seeded), "", "program = Program()"]
     statements = [*unbacked, *(line.strip() for line in print_function(program).splitlines()[1:])]
     return [f"def program({', '.join(parameters)}):", *(f"    {line}" for line in statements)]
 

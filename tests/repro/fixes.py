@@ -24,6 +24,19 @@ class Fix(NamedTuple):
 
 
 UNPATCHED: Final = {
+    (
+        "torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, "
+        "torch.backends.cudnn.enabled)"
+    ): "C++ reads the momentum as a float",
+    (
+        "torch.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, _Reduction.get_enum(reduction), "
+        "zero_infinity)"
+    ): "C++ reads lengths as ints",
+    "compute_global_tensor_info(input, device_mesh, placements)": "a size of another shard",
+    "torch._dynamo.mark_static(x, -1)": "flex_attention marks it static",
+    "torch._dynamo.mark_static(x, -3)": "flex_attention marks it static",
+    "float(self.num_batches_tracked)": "Python has no symbolic float of a tensor",
+    "math.sqrt(query.size(-1))": "a scale that inductor needs as a number",
     "adaptive_avg_pool1d(input, output_size)": "C++ reads output_size as ints",
     "torch._C._nn.adaptive_max_pool2d(input, output_size)": "C++ reads output_size as ints",
     "torch._C._nn.adaptive_max_pool3d(input, output_size)": "C++ reads output_size as ints",
@@ -35,6 +48,36 @@ UNPATCHED: Final = {
 """Expressions that decide no branch and have no symbolic form, with what they are."""
 
 FIXES: Final = (
+    Fix("torch/_meta_registrations.py", "meta__transformer_encoder_layer_fwd", "src.numel() == 0", "False", PASSES),
+    Fix(
+        "torch/nn/attention/flex_attention.py",
+        "flex_attention",
+        "query.size(-2) < block_mask_q_len",
+        "False",
+        "torch/nn/attention/flex_attention.py:flex_attention: ) or (query.size(-2) <= block_mask_q_len",
+    ),
+    Fix(
+        "torch/nn/attention/flex_attention.py",
+        "flex_attention",
+        "query.size(-2) > block_mask_q_len",
+        "False",
+        "torch/nn/attention/flex_attention.py:flex_attention: if (False",
+    ),
+    Fix(
+        "torch/nn/modules/adaptive.py",
+        "forward",
+        "input_.size(0) != target_.size(0)",
+        "False",
+        "torch/nn/modules/adaptive.py:forward: if row_indices.numel() == 0:",
+    ),
+    Fix(
+        "torch/nn/modules/instancenorm.py",
+        "forward",
+        "input.size(feature_dim) != self.num_features",
+        "False",
+        "torch/nn/functional.py:instance_norm: return torch.instance_norm(",
+    ),
+    Fix("torch/nn/modules/rnn.py", "check_input", "self.input_size != input.size(-1)", "False", PASSES),
     Fix("torch/_decomp/decompositions.py", "_addmv_impl", "out.numel() == 0", "False", PASSES),
     Fix("torch/_decomp/decompositions.py", "_compute_scale", "out_size > 1", "False", PASSES),
     Fix("torch/_decomp/decompositions.py", "_grid_sampler_2d", "two != 2", "False", PASSES),
