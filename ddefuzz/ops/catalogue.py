@@ -8,7 +8,7 @@ from typing import Final
 from ddefuzz.ops.broadcast import BROADCAST
 from ddefuzz.ops.contiguity import CONTIGUITY
 from ddefuzz.ops.conversions import TEMPLATES
-from ddefuzz.ops.distributed import DISTRIBUTED
+from ddefuzz.ops.dtensors import DISTRIBUTED
 from ddefuzz.ops.factories import FACTORIES
 from ddefuzz.ops.gradients import GRADIENTS, MAPPED
 from ddefuzz.ops.higher_order import CONTEXTS, CONTROL, FLEXIBLE, FUNCTIONAL, SCANS

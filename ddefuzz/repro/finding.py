@@ -363,8 +363,8 @@ def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
     """The lines for a finding's smallest program, in the stage in which it was confirmed unless `stage` is
     given.
 
-    Raises `InputError` if there would be more than `MOST_LINES` lines beside those that make modules, and for a finding of a stage without a
-    capture.
+    Raises `InputError` if there would be more than `MOST_LINES` lines beside those that make modules, and for a finding
+    of a stage without a capture.
     """
     snippet, shown, own = row_of(finding.kind).snippet, stage or finding.stage, own_stage(finding.stage)
     if snippet is not None and finding.evidence is not None and shown is not None:

@@ -233,7 +233,7 @@ def _feed(request: Request, asked: Annotated[FindingsQuery, Query()]) -> Respons
     return Response(text, media_type=MEDIA_TYPE)
 
 
-class _Listened(StreamingResponse):
+class _EventStream(StreamingResponse):
     """A stream that is one of `streams` until it ends, also if it never begins."""
 
     def __init__(self, lines: AsyncIterator[str], streams: set[object]) -> None:
@@ -266,7 +266,7 @@ async def _events(request: Request) -> Response:
         except DatabaseError as error:
             yield f"event: problem\ndata: {json_text(Problem(503, ' '.join(str(error).split())))}\n\n"
 
-    return _Listened(lines(), dashboard.streams)
+    return _EventStream(lines(), dashboard.streams)
 
 
 def _static(name: str) -> Response:
