@@ -203,6 +203,12 @@ def _eager_check(program: Program, stage: Stage) -> str:
     return "" if stage == "eager" or not CONTROL_FLOW.isdisjoint(functions_in(program)) else EAGER_CHECK
 
 
+def _keep_causes(program: Program, stage: Stage) -> str:
+    """What lets the frames of causes be kept in a stage in which only control flow is compiled by dynamo."""
+    is_inside = stage == "export" and not CONTROL_FLOW.isdisjoint(functions_in(program))
+    return "torch._dynamo.config.verbose = True  # keeps the frames of causes\n            " if is_inside else ""
+
+
 def repro_script(program: Program, stage: Stage, expected: ExpectedFailure, title: str) -> str:
     """The script for one of the stages in `CAPTURES` and an expected failure."""
     marking = marking_of(program, stage)
@@ -219,7 +225,7 @@ def repro_script(program: Program, stage: Stage, expected: ExpectedFailure, titl
         internal=_PLACE if "INTERNAL" in arguments else "",
         known=", ".join(arguments),
         last="len(chain) - 1" if expected.is_root else 'names.index(EXPECTED["exception"])',
-        native=_NATIVE_FRAMES if is_native else "",
+        native=f"{_NATIVE_FRAMES if is_native else ''}{_keep_causes(program, stage)}",
         eager=_eager_check(program, stage),
     )
     # A table that black would give a line for each name.

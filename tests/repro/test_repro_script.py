@@ -237,3 +237,22 @@ def program(first: {annotation}[Tensor, "{shape}"], x: {annotation}[Tensor, "{sh
             expected.storage_offset(),
         )
         assert made.requires_grad == expected.requires_grad
+
+
+@pytest.mark.slow
+def test_a_branch_that_dynamo_captures_within_export_is_named(tmp_path: Path) -> None:
+    """Dynamo drops the frames of causes, also where export has it capture a branch of `torch.cond`."""
+    program = parse(
+        """\
+# ddefuzz program v1
+# inputs: mask = ones; x = normal
+def program(mask: Bool[Tensor, ""], x: Float32[Tensor, ""]):
+    return torch.cond(mask, lambda p: p.nonzero(), lambda p: p.nonzero(), (x,))
+""",
+        "<program>",
+    ).program
+    place = "torch/_higher_order_ops/cond.py:_bound_stride"
+    seen = {"exception": "GuardOnDataDependentSymNode", "function": place, "evaluated": "a_val == 0"}
+    path = tmp_path / "script.py"
+    path.write_text(repro_script(program, "export", ExpectedFailure("by_python", seen, PYTHON_INTERNAL), "a branch"))
+    assert subprocess.run([sys.executable, path], check=False, capture_output=True).returncode == 1
