@@ -11,7 +11,7 @@ import textwrap
 from ddefuzz import syntax
 from ddefuzz.classify.site import function_name, native_call
 from ddefuzz.instrument.events import Frame, RaisedError
-from ddefuzz.program.expressions import ROOTS
+from ddefuzz.program.expressions import ROOTS, is_mapped
 from ddefuzz.program.modules import MODULE_METHODS
 
 _CXX_OPERATOR = re.compile(r"^c10::(?:Sym(?:Int|Float|Bool)::)?(operator(?:==|!=|<=|>=|<|>))$")
@@ -107,11 +107,6 @@ def _maker(call: ast.Call) -> ast.Call | None:
             return module
         case _:
             return None
-
-
-def is_mapped(node: ast.Call) -> bool:
-    """Whether a call is `torch.vmap(torch.cat)`, which is a name of the catalogue."""
-    return ast.unparse(node.func) == "torch.vmap" and not any(isinstance(one, ast.Lambda) for one in ast.walk(node))
 
 
 def _expression(code: str) -> ast.expr | None:

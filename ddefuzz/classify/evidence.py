@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ddefuzz import syntax
-from ddefuzz.classify.anchor import bound_op, is_mapped
+from ddefuzz.classify.anchor import bound_op
 from ddefuzz.classify.chain import DATA_DEPENDENT_BRANCHING, title_of
 from ddefuzz.classify.failure import Failure, decisive
 from ddefuzz.classify.reviews import reviewed
@@ -20,7 +20,7 @@ from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.classify.site import caller, function_name, innermost_site, native_call
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame, RaisedError
-from ddefuzz.program.expressions import METHOD_PREFIX, OTHER_METHODS, ROOTS
+from ddefuzz.program.expressions import METHOD_PREFIX, OTHER_METHODS, ROOTS, is_mapped
 from ddefuzz.program.modules import MODULE_METHODS
 
 OUTPUTS_BY_ARGUMENT = frozenset({"chunk"})

@@ -45,10 +45,9 @@ from ddefuzz.files import is_file, real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.internal import innermost_file, message_of
 from ddefuzz.ops import catalogue
-from ddefuzz.program.code import imports_of
 from ddefuzz.program.evaluate import made_before, materialize
-from ddefuzz.program.expressions import ROOTS, print_expression
-from ddefuzz.program.model import Expr, Program
+from ddefuzz.program.expressions import ROOTS, imported_for, print_expression
+from ddefuzz.program.model import Expr, Program, functions_in
 from ddefuzz.program.modules import modules_of, unused_names
 
 _USER_MODULE = "ddefuzz_user_code"
@@ -459,8 +458,8 @@ def _prepare_program(text: str, *, backed: bool) -> PreparedSubject:
     program, code = _compiled(text)
     module = ModuleType(_PROGRAM_MODULE)
     module.__dict__.update({root: importlib.import_module(root) for root in ROOTS})
-    for line in imports_of(program):
-        importlib.import_module(line.removeprefix("import "))
+    for imported in imported_for(functions_in(program)):
+        importlib.import_module(imported)
     sys.modules[_PROGRAM_MODULE] = module
     lines = text.splitlines(keepends=True)
     linecache.cache[PROGRAM_FILE] = (len(text), None, lines, PROGRAM_FILE)

@@ -14,7 +14,7 @@ from ddefuzz.execute.protocol import COMPILES, ONLY_IN_EAGER, Call, CallEnd, Dif
 from ddefuzz.instrument.truth import value_at
 from ddefuzz.oracles.blame import OracleInput, at_maker, is_unchecked, reads_strides_of_nothing
 from ddefuzz.oracles.verdict import accepted, turned
-from ddefuzz.program.expressions import CONTROL_FLOW
+from ddefuzz.program.expressions import SELF_COMPILING
 from ddefuzz.program.model import (
     Attribute,
     Expr,
@@ -247,7 +247,7 @@ def marks_its_results(seen: OracleInput, call: Call) -> bool:
     Torch marks all results of such a call if an operand requires a gradient (torch/_higher_order_ops/utils.py). Plain
     Python marks those that depend on it.
     """
-    if seen.program is None or CONTROL_FLOW.isdisjoint(functions_in(seen.program)):
+    if seen.program is None or SELF_COMPILING.isdisjoint(functions_in(seen.program)):
         return False
     return all(
         one.how.startswith("requires a gradient, ") or one.how == "Tensor, eager has NoneType"

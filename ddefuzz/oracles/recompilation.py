@@ -22,7 +22,8 @@ from ddefuzz.instrument.truth import parsed
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.blame import OracleInput, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.program.code import callable_of, short_value, tuple_of, values_of
+from ddefuzz.program.code import callable_of, imports_of, short_value, tuple_of, values_of
+from ddefuzz.program.model import Program
 from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
 from ddefuzz.syntax import COMPARISONS
 
@@ -210,7 +211,7 @@ def script(text: str, stage: Stage, failure: Failure) -> Script:
     return _SCRIPT._replace(
         expected={"compilations": str(len(repeated.compiled)), "needed": str(repeated.allowed)},
         parts={
-            "function": "\n".join(callable_of(program)),
+            "function": "\n".join(_function(program)),
             "calls": "".join(f"({''.join(f'{value}, ' for value in values)}), " for values in calls),
             "dynamic": _DYNAMIC[MODE_OF[stage]],
         },
@@ -225,7 +226,7 @@ def snippet(text: str, stage: Stage, failure: Failure) -> str:
         "import torch",
         "from torch._dynamo.testing import CompileCounter",
         "",
-        *callable_of(program),
+        *_function(program),
         "",
         "counter = CompileCounter()",
         f"compiled = torch.compile(program, backend=counter, dynamic={_DYNAMIC[MODE_OF[stage]]})",
@@ -233,6 +234,10 @@ def snippet(text: str, stage: Stage, failure: Failure) -> str:
         f"assert counter.frame_count <= {repeated.allowed}, counter.frame_count",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _function(program: Program) -> list[str]:
+    return [*imports_of(program), *callable_of(program, [item.name for item in program.inputs], [])]
 
 
 def _counted(stage: Stage, failure: Failure) -> CallSequence:

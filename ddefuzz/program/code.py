@@ -7,7 +7,7 @@ from string import Template
 from types import MappingProxyType
 from typing import Final
 
-from ddefuzz.program.expressions import IMPORTED, print_expression
+from ddefuzz.program.expressions import imported_for, print_expression
 from ddefuzz.program.model import Call, Constant, Input, Program, functions_in
 from ddefuzz.program.model import Literal as Value
 from ddefuzz.program.modules import SEED, hoisted, is_mesh, modules_of
@@ -121,8 +121,7 @@ def function_of(program: Program) -> str:
 
 def imports_of(program: Program) -> list[str]:
     """The imports that a program needs beside `torch`."""
-    names = functions_in(program)
-    return [f"import {module}" for module in IMPORTED if any(name.startswith(f"{module}.") for name in names)]
+    return [f"import {module}" for module in imported_for(functions_in(program))]
 
 
 def made_of(program: Program, *, seeded: bool = True) -> list[str]:
@@ -154,13 +153,12 @@ def class_of(program: Program, parameters: list[str], before: list[str], *, seed
     return ["class Program(torch.nn.Module):", *(f"    {line}".rstrip() for line in lines)]
 
 
-def callable_of(program: Program) -> list[str]:
-    """Code that defines `program` without types: the function, or a module if it has modules."""
-    names = [item.name for item in program.inputs]
-    imports = imports_of(program)
+def callable_of(program: Program, parameters: list[str], before: list[str], *, seeded: bool = True) -> list[str]:
+    """Code that defines `program`: a function, or a module if it has modules. The rest is as for `class_of`."""
     if modules_of(program):
-        return [*imports, *class_of(program, names, []), "", "program = Program()"]
-    return [*imports, f"def program({', '.join(names)}):", *print_function(program).splitlines()[1:]]
+        return [*class_of(program, parameters, before, seeded=seeded), "", "program = Program()"]
+    statements = (f"    {line}" for line in before)
+    return [f"def program({', '.join(parameters)}):", *statements, *print_function(program).splitlines()[1:]]
 
 
 def module_of(program: Program, stage: str, about: str = "") -> str:

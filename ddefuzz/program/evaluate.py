@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.program.expressions import BINARY, BUILTINS, IMPORTED, MAPPED_PREFIX, UNARY
+from ddefuzz.program.expressions import BINARY, BUILTINS, MAPPED_PREFIX, UNARY, imported_for
 from ddefuzz.program.model import (
     Apply,
     Attribute,
@@ -32,7 +32,7 @@ from ddefuzz.program.model import (
     Step,
     Unary,
 )
-from ddefuzz.program.modules import SEED, is_mesh, is_module
+from ddefuzz.program.modules import SEED, is_made_before, is_mesh
 from ddefuzz.program.plain import FOR_A_NEW_PROGRAM
 from ddefuzz.program.recipes import input_expression
 
@@ -86,7 +86,7 @@ def evaluate(expr: Expr, env: Mapping[str, object]) -> Any:
         case Literal(value):
             return value
         case Call(function, args, kwargs):
-            if is_module(expr) or is_mesh(expr):
+            if is_made_before(expr):
                 return made_before(expr)
             call = resolve(function)
             return call(*[evaluate(arg, env) for arg in args], **{name: evaluate(arg, env) for name, arg in kwargs})
@@ -180,9 +180,8 @@ def resolve(name: str) -> Any:
         return torch.vmap(resolve(name.removeprefix(MAPPED_PREFIX).removesuffix(")")))
     first, _, path = name.partition(".")
     path = f"{_METHODS[first]}.{path}" if first in _METHODS else name
-    for module in IMPORTED:
-        if path.startswith(f"{module}."):
-            importlib.import_module(module)
+    for module in imported_for([path]):
+        importlib.import_module(module)
     first, _, path = path.partition(".")
     try:
         return reduce(getattr, path.split("."), importlib.import_module(first))

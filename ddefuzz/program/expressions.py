@@ -12,7 +12,7 @@ import keyword
 import math
 import operator
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Any, Final, NoReturn
@@ -36,7 +36,7 @@ from ddefuzz.program.model import (
     Slice,
     Unary,
 )
-from ddefuzz.program.modules import MODULE_METHODS, MODULE_PREFIX, is_mesh, is_module, is_settled
+from ddefuzz.program.modules import MODULE_METHODS, MODULE_PREFIX, is_made_before, is_settled
 
 METHOD_PREFIX: Final = "Tensor."
 OTHER_METHODS: Final[dict[str, str]] = {
@@ -51,13 +51,13 @@ PREFIXES: Final = (METHOD_PREFIX, *dict.fromkeys(OTHER_METHODS.values()))
 ROOTS: Final = ("torch", "collections", "math")
 """The modules of Python whose functions programs call, each by its path from here."""
 
-IMPORTED: Final = ("collections", "math", "torch.distributed.tensor", "torch.nn.attention.flex_attention")
-"""Those that a program has to import by itself."""
+_IMPORTED: Final = ("collections", "math", "torch.distributed.tensor", "torch.nn.attention.flex_attention")
+"""Those that `import torch` does not import."""
 
 MAPPED_PREFIX: Final = "torch.vmap("
 """Prefix of mapped functions, named as they are written: `torch.vmap(torch.cat)`, called `…((x, y))`."""
 
-CONTROL_FLOW: Final = frozenset(
+SELF_COMPILING: Final = frozenset(
     {"torch.cond", "torch.while_loop", "torch._higher_order_ops.scan", "torch._higher_order_ops.map"}
     | {"torch.nn.attention.flex_attention.flex_attention"}
 )
@@ -157,6 +157,12 @@ UNARY: Final[dict[str, Operator]] = {
 _BINARY_OF_NODE: Final = {row.node: row.spelling for row in BINARY.values()}
 _UNARY_OF_NODE: Final = {row.node: row.spelling for row in UNARY.values()}
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def imported_for(names: Iterable[str]) -> list[str]:
+    """The modules that have to be imported beside `torch` for functions of these names."""
+    wanted = tuple(names)
+    return [module for module in _IMPORTED if any(name.startswith(f"{module}.") for name in wanted)]
 
 
 def is_name(text: str) -> bool:
@@ -374,7 +380,7 @@ def _read_constant(node: ast.expr, scope: Scope) -> Expr:
 
 
 def _read_call(node: ast.Call, scope: Scope) -> Expr:
-    if isinstance(node.func, ast.Call) and not _is_mapped(node.func):
+    if isinstance(node.func, ast.Call) and not is_mapped(node.func):
         if node.keywords:
             refuse(node, scope.path, "no keyword arguments in a call of what a call returns")
         function = _read_call(node.func, scope)
@@ -391,11 +397,10 @@ def _read_call(node: ast.Call, scope: Scope) -> Expr:
             refuse(node, scope.path, f"the keyword argument {keyword_node.arg} once")
         kwargs.append((keyword_node.arg, _read_argument(keyword_node.value, scope)))
     call = Call(name, args + tuple(_read_argument(arg, scope) for arg in node.args), tuple(kwargs))
-    is_made_before = is_module(call) or is_mesh(call)
-    if is_made_before and scope.names is not EVERYTHING and not is_settled(call):
+    if is_made_before(call) and scope.names is not EVERYTHING and not is_settled(call):
         refuse(node, scope.path, "a module whose settings are constants")
-    if name.startswith(MODULE_PREFIX) and not is_made_before:
-        refuse(node, scope.path, "a method of a module")
+    if name.startswith(MODULE_PREFIX) and not is_made_before(call):
+        refuse(node, scope.path, "a module of torch.nn before the method")
     return call
 
 
@@ -420,7 +425,7 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
     match node.func:
         case ast.Name(id):
             return id, ()
-        case ast.Call(_, [inner]) as mapped if _is_mapped(mapped):
+        case ast.Call(_, [inner]) as mapped if is_mapped(mapped):
             return f"{MAPPED_PREFIX}{_dotted(inner)})", ()
         case ast.Attribute(value, attr) as function:
             if (path := _dotted(function)) is not None:
@@ -432,7 +437,7 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
             refuse(node, scope.path, "a call of a function or method by name")
 
 
-def _is_mapped(node: ast.Call) -> bool:
+def is_mapped(node: ast.Call) -> bool:
     """Whether a call is `torch.vmap` of a function of torch: its name is a function of the catalogue."""
     match node:
         case ast.Call(ast.Attribute(ast.Name("torch"), "vmap"), [ast.Attribute() as inner], []):

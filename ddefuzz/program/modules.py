@@ -70,9 +70,14 @@ def is_mesh(expr: Expr) -> bool:
     return isinstance(expr, Call) and expr.function == MESH
 
 
+def is_made_before(expr: Expr) -> bool:
+    """Whether an expression is made before the capture: a module or a mesh."""
+    return is_module(expr) or is_mesh(expr)
+
+
 def is_settled(expr: Expr) -> bool:
-    """Whether an expression can be made before the capture: a module or a mesh whose settings are constants."""
-    return (is_module(expr) or is_mesh(expr)) and not any(isinstance(node, Name | Lambda) for node in walk(expr))
+    """Whether a module or a mesh can be made before the capture: its settings are constants."""
+    return is_made_before(expr) and not any(isinstance(node, Name | Lambda) for node in walk(expr))
 
 
 def modules_of(program: Program) -> dict[Expr, str]:

@@ -35,6 +35,7 @@ from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import ORACLES, oracle_of, own_stage, row_of, stages, stored
 from ddefuzz.program.code import (
     body_of,
+    callable_of,
     class_of,
     imports_of,
     made_of,
@@ -45,9 +46,7 @@ from ddefuzz.program.code import (
     tuple_of,
 )
 from ddefuzz.program.model import Program, functions_in
-from ddefuzz.program.modules import modules_of
 from ddefuzz.program.sizes import COMPILED, MARKED, at_size
-from ddefuzz.program.text import print_function
 from ddefuzz.repro.captures import CALLED, CAPTURES
 from ddefuzz.repro.script import call_script, emitted, quoted, repro_script
 
@@ -390,11 +389,12 @@ def _text(finding: Finding, shown: Stage | None, called: ExpectedFailure | None)
         else _called(program, shown, config, called, spread=spread)
         for spread in (True, False)
     )
+    most = MOST_LINES + len(made_of(program))
     # Blank lines are preferred to a line for each input.
     for lines in (spread, narrow, [line for line in spread if line], [line for line in narrow if line]):
-        if len(lines) <= MOST_LINES + len(made_of(program)):
+        if len(lines) <= most:
             return "\n".join(lines) + "\n"
-    raise InputError(f"{finding.id}: its snippet has {len(lines)} lines, expected at most {MOST_LINES}: use --repro")
+    raise InputError(f"{finding.id}: its snippet has {len(lines)} lines, expected at most {most}: use --repro")
 
 
 def _expected_call(finding: Finding) -> ExpectedFailure | None:
@@ -524,13 +524,8 @@ def _setting(
 
 
 def _function(program: Program, stage: Stage, *, seeded: bool) -> list[str]:
-    parameters, unbacked = parameters_of(program, stage), _unbacked(program, stage)
-    if stage not in COMPILED:
-        return class_of(program, parameters, unbacked, seeded=seeded)
-    if modules_of(program):
-        return [*class_of(program, parameters, unbacked, seeded=seeded), "", "program = Program()"]
-    statements = [*unbacked, *(line.strip() for line in print_function(program).splitlines()[1:])]
-    return [f"def program({', '.join(parameters)}):", *(f"    {line}" for line in statements)]
+    written = callable_of if stage in COMPILED else class_of
+    return written(program, parameters_of(program, stage), _unbacked(program, stage), seeded=seeded)
 
 
 def _unbacked(program: Program, stage: Stage) -> list[str]:

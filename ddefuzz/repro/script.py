@@ -25,7 +25,7 @@ from ddefuzz.files import real_path
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
 from ddefuzz.oracles.oracle import CAUGHT, Script
 from ddefuzz.program.code import marks_of, module_of, symbols_of, values_of
-from ddefuzz.program.expressions import CONTROL_FLOW
+from ddefuzz.program.expressions import SELF_COMPILING
 from ddefuzz.program.model import Program, functions_in
 from ddefuzz.program.sizes import MARKED, at_size, order_of
 from ddefuzz.repro import by_message, by_native, by_python
@@ -200,12 +200,12 @@ _ARGUMENTS: Final[dict[Recognizer, tuple[str, ...]]] = {
 
 
 def _eager_check(program: Program, stage: Stage) -> str:
-    return "" if stage == "eager" or not CONTROL_FLOW.isdisjoint(functions_in(program)) else EAGER_CHECK
+    return "" if stage == "eager" or not SELF_COMPILING.isdisjoint(functions_in(program)) else EAGER_CHECK
 
 
 def _keep_causes(program: Program, stage: Stage) -> str:
     """What lets the frames of causes be kept in a stage in which only control flow is compiled by dynamo."""
-    is_inside = stage == "export" and not CONTROL_FLOW.isdisjoint(functions_in(program))
+    is_inside = stage == "export" and not SELF_COMPILING.isdisjoint(functions_in(program))
     return "torch._dynamo.config.verbose = True  # keeps the frames of causes\n            " if is_inside else ""
 
 

@@ -56,7 +56,7 @@ def test_a_run_a_script_and_the_expressions_compute_the_same() -> None:
     exec(f"from __future__ import annotations\n{module_of(PROGRAM, 'compile')}", script)
     captured = script["Captured"]
     short: dict[str, object] = {"torch": torch}
-    exec("\n".join(callable_of(PROGRAM)), short)
+    exec("\n".join(callable_of(PROGRAM, ["x", "m0"], [])), short)
     for call in (prepared.call, captured(), short["program"]):  # type: ignore[operator]
         assert callable(call)
         with ControlFlowInPython():

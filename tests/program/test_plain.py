@@ -11,7 +11,7 @@ import torch
 from torch.nn.attention.flex_attention import create_block_mask
 
 from ddefuzz.program.evaluate import evaluate, resolve
-from ddefuzz.program.expressions import CONTROL_FLOW, parse_expression
+from ddefuzz.program.expressions import SELF_COMPILING, parse_expression
 from ddefuzz.program.plain import PLAIN, ControlFlowInPython
 
 X = torch.arange(12.0).reshape(4, 3)
@@ -47,7 +47,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 def test_each_has_a_call_here() -> None:
-    assert CALLS.keys() == PLAIN.keys() == CONTROL_FLOW
+    assert CALLS.keys() == PLAIN.keys() == SELF_COMPILING
 
 
 @pytest.mark.slow
