@@ -5,6 +5,7 @@ follow up a finding (minimize its program, confirm it in a fresh process, make c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -94,6 +95,8 @@ def _drawn(task: CaseTask) -> _CaseProgram:
         task.origin or Draw(task.index),
         lambda step: note(Entry(task.index, "draw", step)),
     )
+    if any(table.own_stage(stage) is not None for stage in task.stages):
+        program = replace(program, options=())  # such a stage compares captures that options make different
     return _CaseProgram(program, print_program(program), origin, cpu_seconds() - started)
 
 

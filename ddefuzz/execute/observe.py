@@ -61,7 +61,7 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.execute.retraces import RETRACE_FUNCTIONS
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
-from ddefuzz.execute.subject import prepare
+from ddefuzz.execute.subject import prepare, under_options
 from ddefuzz.files import read_text, real_path
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Constraint, Place
@@ -162,7 +162,8 @@ def _assumes(observation: Observation) -> bool:
 
 def observe_own(run: Run, observed_by: Callable[[Run], Observation]) -> Observation:
     """Do one run by a function of an oracle, with torch's own settings."""
-    with captured_output() as output, kept_apart(run.subject), clean_slate(own_settings=True):
+    apart, clean = kept_apart(run.subject), clean_slate(own_settings=True)
+    with captured_output() as output, apart, clean, under_options(run.subject):
         observation = observed_by(run)
     return ended(observation, output.read())
 
@@ -277,11 +278,12 @@ def captured_by(stage: StageFunction, prepared: PreparedSubject, run: Run) -> Ru
         recorder.explains = isinstance(run.subject, CallableSubject)
         try:
             journal.enter("capture")
-            capture = stage(prepared)
+            with under_options(run.subject):
+                capture = stage(prepared)
             observation = stopwatch.read(observation)
         # KeyboardInterrupt too: Ctrl-C does not reach a worker, so the subject has raised it.
         except BaseException as error:  # noqa: BLE001 the subject is under test: whatever it raises is the observation
-            observation = _failed(stopwatch.read(observation), error, recorder)
+            observation = _allowed(_failed(stopwatch.read(observation), error, recorder), prepared)
         observation = msgspec.structs.replace(
             observation, guards=recorder.guards(), answered=recorder.answered(), unbacked=recorder.symbols()
         )
@@ -308,7 +310,8 @@ def _called(
 ) -> Observation:
     forms, how = forms_of(capture), run.semantics
     # A call may compile again, for other strides: the same guards get the same answers.
-    with watch(how.mechanism, answers=how.answers) if how.answers else nullcontext():
+    watched = watch(how.mechanism, answers=how.answers) if how.answers else nullcontext()
+    with watched, under_options(run.subject):
         exercised = exercise(run.subject, capture, run.calls, forms, seed=run.seed)
     if run.stage not in SAYS_VALUES:
         exercised = tuple(msgspec.structs.replace(call, node=None) for call in exercised)
@@ -353,6 +356,16 @@ def _failed(observation: Observation, error: BaseException, recorder: Recorder) 
         raised=raised,
         module=raised.module if raised is not None else module_in(traceback_of(chain[-1])),
     )
+
+
+def _allowed(observation: Observation, prepared: PreparedSubject) -> Observation:
+    """The observation; not judged if the option `strict` asks for this error."""
+    is_strict = any("strict" in marks for marks in prepared.marks.values())
+    if is_strict and any(one.name == torch_api.CONSTRAINT_ERROR.name for one in observation.exceptions):
+        return msgspec.structs.replace(
+            observation, outcome="not-judged", reason="a size became a number, which mark_unbacked(strict=True) refuses"
+        )
+    return observation
 
 
 def _exception_info(error: BaseException, recorder: Recorder) -> ExceptionInfo:

@@ -471,8 +471,20 @@ def mark(prepared: PreparedSubject) -> None:
         mark_backed(leaves[place.leaf], place.dim)
     uses = Counter(place.symbol for place in prepared.unbacked)
     for place in prepared.unbacked:
-        shared, more = place.symbol if uses[place.symbol] > 1 else None, prepared.marks.get(place.symbol, {})
-        mark_unbacked(leaves[place.leaf], place.dim, shape_id=shared, **more)
+        shared, marks = place.symbol if uses[place.symbol] > 1 else None, dict(prepared.marks.get(place.symbol, {}))
+        # With `strict`, torch ignores what else it is told of the dim (torch/_dynamo/decorators.py).
+        if marks.pop("strict", None):
+            mark_unbacked(leaves[place.leaf], place.dim, strict=True)
+            if not marks:
+                continue
+        arguments: dict[str, Any] = dict(marks)
+        if "specialize_on" in marks:
+            arguments["specialize_on"] = [_is_size(marks["specialize_on"])]
+        mark_unbacked(leaves[place.leaf], place.dim, shape_id=shared, **arguments)
+
+
+def _is_size(number: int) -> Callable[[Any], Any]:
+    return lambda size: size == number  # torch reads the source of it
 
 
 def graph_text(graph: GraphModule) -> str:

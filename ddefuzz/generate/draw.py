@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import random
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -51,7 +52,8 @@ from ddefuzz.ops.catalogue import GROUPS, OPS
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.spec import OpSpec, Tensor
 from ddefuzz.program.evaluate import materialize, run_step, run_steps
-from ddefuzz.program.model import Call, Dim, Expr, Literal, Name, Program, Recipe, Sequence, Step, names_in
+from ddefuzz.program.model import Call, Dim, Expr, Literal, Name, Option, Program, Recipe, Sequence, Step, names_in
+from ddefuzz.program.options import fitting
 from ddefuzz.program.recipes import DIFFERENTIABLE
 from ddefuzz.program.sizes import DataSize, at_data_size
 from ddefuzz.program.text import print_program
@@ -245,7 +247,18 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
         program = with_gradients(program, lockstep.other_size)
     elif profile.writes:
         program = with_write(program, lockstep.other_size)
+    if profile.options and first.one_in(profile.options):
+        program = with_options(program, first)
     return DrawnProgram(program, requested)
+
+
+def with_options(program: Program, choices: Choices) -> Program:
+    """The program with one option or two. Every pair is as likely as any other."""
+    kinds: dict[str, list[Option]] = defaultdict(list)
+    for option in fitting(program):
+        kinds[option.name].append(option)
+    names = [choices.pick(sorted(kinds)) for _ in range(2)] if kinds else []
+    return replace(program, options=tuple(choices.pick(kinds[name]) for name in dict.fromkeys(names)))
 
 
 def with_write(program: Program, other_size: DataSize) -> Program:
@@ -329,7 +342,7 @@ def attempt(lockstep: Lockstep, choices: Choices, op: OpSpec) -> bool:
     return True
 
 
-GENERATOR_VERSION: Final = 9
+GENERATOR_VERSION: Final = 10
 """Raised when the code of `generate` or of a campaign's guide changes the program of an index. Tables have a digest."""
 
 FOCUS_BYTES: Final = 2

@@ -27,6 +27,7 @@ from ddefuzz.generate.draw import (
     inputs_read,
     pick,
     respelled,
+    with_options,
 )
 from ddefuzz.generate.lockstep import REFUSALS, WORD_BITS, Choices, Handle, Journal, Lockstep, strict_eager
 from ddefuzz.generate.profiles import (
@@ -62,6 +63,7 @@ from ddefuzz.program.model import (
     substitute,
     walk,
 )
+from ddefuzz.program.options import with_fitting
 from ddefuzz.program.recipes import LAYOUTS, fault_of
 from ddefuzz.program.sizes import static
 
@@ -242,6 +244,8 @@ def mutate(how: How, program: Program, other: Program | None, word: int, profile
             changed = MUTATIONS[how](Parent(program, other, Random(word), profile))
     except REFUSALS:
         return None
+    if changed is not None and how != "options":
+        changed = with_fitting(replace(changed, options=program.options))
     if changed is None or not changed.steps or len(changed.inputs) != len(inputs_read(changed)):
         return None
     return changed
@@ -363,6 +367,13 @@ def _dtype(parent: Parent) -> Program | None:
     return _regrown(program, _refit(replace(item, dtype=dtype)), random)
 
 
+def _options(parent: Parent) -> Program | None:
+    """Change the options."""
+    program, random = parent.program, parent.random
+    changed = with_options(program, Choices(random.getrandbits(WORD_BITS)))
+    return None if changed == program else changed
+
+
 MUTATIONS: Final[Mapping[How, Change]] = {
     "insert": _insert,
     "replace": _replace,
@@ -371,6 +382,7 @@ MUTATIONS: Final[Mapping[How, Change]] = {
     "unbacked": _unbacked,
     "number": _number,
     "dtype": _dtype,
+    "options": _options,
 }
 
 

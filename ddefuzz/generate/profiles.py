@@ -16,7 +16,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.ops.catalogue import GROUPS
 from ddefuzz.ops.spec import OpSpec
 
-How: TypeAlias = Literal["insert", "replace", "splice", "layout", "unbacked", "number", "dtype"]
+How: TypeAlias = Literal["insert", "replace", "splice", "layout", "unbacked", "number", "dtype", "options"]
 """The changes of a program (`mutate.MUTATIONS`)."""
 
 HOW: tuple[How, ...] = get_args(How)
@@ -120,8 +120,8 @@ class Profile:
     a source. `stops` is how often an op that usually stops capture is drawn, beside others of its group. Of the blocks
     of cases that inductor calls together, every `inductor`-th is called there; none if it is 0. If `gradients` is not
     0, one program in so many has inputs that require a gradient; with `writes`, the others write into a view at their
-    end; of the inputs with unbacked dims that programs start
-    from, one in `producers` has several, each of a size of its own.
+    end; of the inputs with unbacked dims that programs start from, one in `producers` has several, each of a size
+    of its own. One program in `options` has options.
     """
 
     name: str
@@ -134,6 +134,7 @@ class Profile:
     gradients: int = 0
     producers: int = 0
     writes: bool = False
+    options: int = 6
 
 
 _RARE: Final = {
@@ -195,6 +196,7 @@ PROFILES: Final[dict[str, Profile]] = {
         _focused("modules", "layers", "stateful", "sequential"),
         _focused("python", "numbers", "lists"),
         _focused("distributed", "distributed"),
+        Profile("options", _DEFAULT, unbacked_input=12, options=1),
         Profile(SHORT, _RARE, min_steps=2, max_steps=4),
         Profile(
             CAPTURES,

@@ -22,6 +22,8 @@ MAX_SIZE: Final = 24
 MAX_ELEMENTS: Final = 512
 ATTEMPTS: Final = 4
 RECENT: Final = 6
+TELLING: Final = (0, 7, 64, 65)
+"""Static sizes that code may treat apart: an empty dim, and widths of vectors with a neighbour."""
 
 
 class NothingFitsError(Exception):
@@ -387,12 +389,16 @@ def draw_unbacked_input(lockstep: Lockstep, choices: Choices, slot: Tensor) -> H
     size, symbol = choices.between(3, 6), next(lockstep.fresh_symbols())
     position = choices.below(rank)
     twin = choices.below(rank) if choices.one_in(8) else position
-    dims = tuple(Dim(size, symbol) if dim in {position, twin} else Dim(choices.between(1, 4)) for dim in range(rank))
+    dims = tuple(Dim(size, symbol) if dim in {position, twin} else _static_dim(choices) for dim in range(rank))
     layout = _layout(choices, rank)
     handle = lockstep.add_input(DTYPE_OF_KIND[slot.kind], dims, Recipe("normal"), layout)
     if handle.left.dim() > slot.max_rank:
         raise NothingFitsError
     return handle
+
+
+def _static_dim(choices: Choices) -> Dim:
+    return Dim(choices.pick(TELLING) if choices.one_in(16) else choices.between(1, 4))
 
 
 def draw_producer(lockstep: Lockstep, choices: Choices) -> Handle:
@@ -404,8 +410,8 @@ def draw_producer(lockstep: Lockstep, choices: Choices) -> Handle:
 
 
 def _layout(choices: Choices, rank: int) -> str:
-    """The layout of a new input: usually contiguous."""
-    if not rank or not choices.one_in(5):
+    """The layout of a new input: usually contiguous. That of images and volumes is more often another one."""
+    if not rank or not choices.one_in(5 if rank < 4 else 2):
         return "contiguous"
     return choices.pick([name for name, layout in LAYOUTS.items() if layout.min_rank <= rank <= layout.max_rank])
 

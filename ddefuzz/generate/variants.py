@@ -148,7 +148,12 @@ def _from_data(
     names: dict[str, Expr] = {name: Name(f"{name}_cut") for name in of_size}
     cuts = tuple(Step((f"{name}_cut",), cut(name)) for name in of_size)
     rest = tuple(replace(step, value=substitute(step.value, names)) for step in program.steps)
-    return Program((*program.inputs, data), (*steps, *cuts, *rest), substitute(program.returns, names))
+    return replace(
+        program,
+        inputs=(*program.inputs, data),
+        steps=(*steps, *cuts, *rest),
+        returns=substitute(program.returns, names),
+    )
 
 
 def _call(method: str, *args: str | int) -> Call:
@@ -228,7 +233,7 @@ def _backward(program: Program) -> Iterator[Variant]:
         total = Step(("total",), Call("Tensor.sum", (part,)))
         unused = (("allow_unused", Literal(True)),)
         grad = Step(("grads",), Call("torch.autograd.grad", (Name("total"), Sequence(wanted, is_list=True)), unused))
-        made = Program(inputs, (*program.steps, total, grad), Name("grads"))
+        made = replace(program, inputs=inputs, steps=(*program.steps, total, grad), returns=Name("grads"))
         yield Variant("backward", all_unbacked(made))
 
 

@@ -339,6 +339,7 @@ OUTPUT_ERRORS = tuple(
     Api(f"{_FAKE}:{name}", "an op whose output is data, or that has no kernel for fake tensors")
     for name in ("DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedOperatorException")
 )
+CONSTRAINT_ERROR = Api(f"{_SHAPES}:ConstraintViolationError", "a size that the user wants dynamic became a number")
 DYNAMO_INTERNAL_ERROR = Api("torch._dynamo.exc:TorchRuntimeError", "an op failed on fake tensors under dynamo")
 DYNAMO_REFUSALS = tuple(
     Api(f"torch._dynamo.exc:{name}", "dynamo does not trace this")

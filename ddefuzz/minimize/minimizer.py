@@ -23,6 +23,7 @@ from ddefuzz.minimize.values import (
     back_dims,
     drop_arguments,
     drop_dims,
+    drop_options,
     fit_outputs,
     hoist,
     lower_numbers,
@@ -43,6 +44,7 @@ from ddefuzz.program.text import digest
 Pass: TypeAlias = Callable[[Program, Facts], Iterator[Program]]
 
 PASSES: tuple[Pass, ...] = (
+    drop_options,
     isolate,
     promote,
     isolate_any,

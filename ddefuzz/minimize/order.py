@@ -215,7 +215,7 @@ def _with_argument(call: Call, row: Odd, old: list[Literal], new: float | bool, 
     return replace(call, args=args)
 
 
-SortKey: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, str]
+SortKey: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, str]
 
 DTYPES = ("float32", "int64", "bool")
 """The simplest first. All others come after these."""
@@ -225,8 +225,8 @@ RECIPES = ("normal", "ones", "zeros", "trues", "index")
 
 
 def sort_key(program: Program, *, deprecated: bool = False) -> SortKey:
-    """The sort key of a program, the most important part first: its operations, then the details of its inputs
-    and arguments.
+    """The sort key of a program, the most important part first: its operations, its options, then the details of its
+    inputs and arguments.
 
     Of programs of equal length, the one with fewer unrealistic parts comes first. `deprecated`
     says that torch warns of a deprecated use, which only a run shows.
@@ -235,6 +235,7 @@ def sort_key(program: Program, *, deprecated: bool = False) -> SortKey:
     nodes = [node for expr in expressions(program) for node in walk(expr)]
     return (
         operations(program),
+        len(program.options),
         len(program.steps),
         unrealistic_parts(program) + deprecated,
         sum(2 if isinstance(node, Name) else 1 for node in nodes),

@@ -33,6 +33,7 @@ from ddefuzz.program.model import (
     substitute,
     walk,
 )
+from ddefuzz.program.options import with_fitting, with_symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ def tidy(program: Program) -> Program:
             if dim.symbol is not None:
                 symbols.setdefault(dim.symbol, f"u{len(symbols)}")
     renamed: dict[str, Expr] = {old: Name(new) for old, new in names.items()}
-    return Program(
+    tidied = Program(
         inputs=tuple(
             replace(
                 one,
@@ -196,7 +197,9 @@ def tidy(program: Program) -> Program:
             for step in program.steps
         ),
         returns=_with_usual_parameters(substitute(program.returns, renamed)),
+        options=with_symbols(program.options, symbols),
     )
+    return with_fitting(tidied)
 
 
 def _with_usual_parameters(expr: Expr, outside: int = 0) -> Expr:

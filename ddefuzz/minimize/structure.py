@@ -89,11 +89,10 @@ def _alone(
         inputs = (*program.inputs, *added)
         steps = live_steps(program.steps, value)
         if not is_statement:
-            yield Program(inputs, steps, value)
+            yield replace(program, inputs=inputs, steps=steps, returns=value)
         if inputs and (is_statement or facts.scalar(operation)):  # a capture may require a tensor to return
-            yield Program(
-                inputs, (*steps, Step((), value) if is_statement else Step(("result",), value)), Name(inputs[-1].name)
-            )
+            last = Step((), value) if is_statement else Step(("result",), value)
+            yield replace(program, inputs=inputs, steps=(*steps, last), returns=Name(inputs[-1].name))
 
 
 def _one_by_one(choices: list[list[Replacement]]) -> Iterator[tuple[Replacement, ...]]:
@@ -180,7 +179,7 @@ def promote(program: Program, facts: Facts) -> Iterator[Program]:
         step = program.steps[place]
         if step.targets:
             returns: Expr = Name(step.targets[0])
-            yield Program(program.inputs, live_steps(program.steps[: place + 1], returns), returns)
+            yield replace(program, steps=live_steps(program.steps[: place + 1], returns), returns=returns)
 
 
 def _calls(value: Expr, functions: tuple[str, ...]) -> bool:

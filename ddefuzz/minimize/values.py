@@ -32,6 +32,16 @@ from ddefuzz.program.modules import is_module
 from ddefuzz.program.recipes import LAYOUTS
 
 
+def drop_options(program: Program, facts: Facts) -> Iterator[Program]:
+    """Without options: all of them, then each."""
+    del facts
+    if program.options:
+        yield replace(program, options=())
+    if len(program.options) > 1:
+        for place in range(len(program.options)):
+            yield replace(program, options=(*program.options[:place], *program.options[place + 1 :]))
+
+
 def drop_arguments(program: Program, facts: Facts) -> Iterator[Program]:
     """Remove all keyword arguments of a call or one of them, or the last positional ones."""
     del facts

@@ -20,7 +20,7 @@ from ddefuzz.oracles import kernels
 from ddefuzz.oracles.blame import OracleInput, at_guard, fewest, unknown
 from ddefuzz.oracles.kernels import Kernels, kernels_in, worse_in
 from ddefuzz.oracles.oracle import CAUGHT, KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.program.code import marks_of, module_of, symbols_of
+from ddefuzz.program.code import marks_of, module_of
 
 STAGE: Final = OwnStage(
     "lower",
@@ -159,7 +159,7 @@ def script(text: str, _stage: Stage, failure: Failure) -> Script:
     """The script compares inductor's code for unbacked sizes with that for backed sizes."""
     lowered = measured_in(failure, KernelPair)
     program = parse(text, "<program>").program
-    marks = (line.replace("mark_unbacked(", "mark(") for line in marks_of(symbols_of(program)))
+    marks = (line.replace("mark_unbacked(", "mark(") for line in marks_of(program))
     return _SCRIPT._replace(
         expected={"kind": failure.kind, "kernels": str(lowered.unbacked.number)},
         parts={"subject": module_of(program, "inductor"), "marks": "\n    ".join(marks)},

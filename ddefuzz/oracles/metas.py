@@ -18,7 +18,7 @@ from ddefuzz.instrument.truth import holds
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.blame import OracleInput, guard_to_blame
 from ddefuzz.oracles.oracle import KindRow, Script
-from ddefuzz.program.code import marks_of, module_of, symbols_of, values_of
+from ddefuzz.program.code import marks_of, module_of, values_of
 from ddefuzz.program.sizes import MARKED, at_size
 
 KIND: Final[Kind] = "wrong-meta"
@@ -173,7 +173,7 @@ def script(text: str, stage: Stage, failure: Failure) -> Script:
     if stage not in READ:
         raise InputError(f"found the stage {stage}, expected one of {', '.join(READ)}")
     resized, kept = at_size(program, stage, size)
-    marked = stage in MARKED and bool(symbols_of(program))
+    marks = marks_of(program) if stage in MARKED else []
     inputs = {"example": "marked(make_inputs())", "called": "marked(call_inputs())"}
     metas = Path(__file__).parents[1] / "execute" / "metas.py"
     return _SCRIPT._replace(
@@ -183,7 +183,7 @@ def script(text: str, stage: Stage, failure: Failure) -> Script:
             "subject": module_of(program, stage, "The inputs with which it is captured."),
             "values": "".join(f"{value}, " for value in values_of(resized, stage, kept)),
             "what": f"Their data size is `{size}`.",
-            "marks": "\n    ".join(marks_of(symbols_of(program))) if marked else "",
+            "marks": "\n    ".join(marks),
             "capture": Template(READ[stage]).substitute(inputs, backend="lowered" if node.lowered else "noted"),
         },
     )

@@ -22,7 +22,7 @@ from ddefuzz.instrument.truth import parsed
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.blame import OracleInput, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
-from ddefuzz.program.code import callable_of, imports_of, short_value, tuple_of, values_of
+from ddefuzz.program.code import callable_of, setup_of, short_value, tuple_of, values_of
 from ddefuzz.program.model import Program
 from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
 from ddefuzz.syntax import COMPARISONS
@@ -237,7 +237,7 @@ def snippet(text: str, stage: Stage, failure: Failure) -> str:
 
 
 def _function(program: Program) -> list[str]:
-    return [*imports_of(program), *callable_of(program, [item.name for item in program.inputs], [])]
+    return [*setup_of(program), *callable_of(program, [item.name for item in program.inputs], [])]
 
 
 def _counted(stage: Stage, failure: Failure) -> CallSequence:

@@ -386,7 +386,7 @@ def prepared(
     values = tuple(materialize(resized).values())
     args = tuple(values[at] for at in variant.inputs) if variant.inputs else values
     masks = {variant.symbols.get(symbol, symbol): number for symbol, number in kept.items()}
-    return replace(subject, args=args, kept=masks, marks=variant.marks)
+    return replace(subject, args=args, kept=masks, marks={**subject.marks, **variant.marks})
 
 
 def _call(

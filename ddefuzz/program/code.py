@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from string import Template
 from types import MappingProxyType
 from typing import Final
@@ -11,6 +12,7 @@ from ddefuzz.program.expressions import imported_for, print_expression
 from ddefuzz.program.model import Call, Constant, Input, Program, functions_in
 from ddefuzz.program.model import Literal as Value
 from ddefuzz.program.modules import SEED, hoisted, is_mesh, modules_of
+from ddefuzz.program.options import NO_GRAD, OPTIONS, marks_in, settings_in
 from ddefuzz.program.recipes import input_expression
 from ddefuzz.program.sizes import COMPILED, MARKED
 from ddefuzz.program.text import print_function
@@ -79,9 +81,18 @@ def body_of(program: Program, stage: str) -> list[str]:
     return [*lines, f"return program({', '.join(given)})"]
 
 
-def marks_of(symbols: dict[str, list[tuple[int, int]]]) -> list[str]:
-    """A line for each unbacked dim of the variable `inputs`."""
-    return [f"mark_unbacked(inputs[{position}], {dim})" for places in symbols.values() for position, dim in places]
+def marks_of(program: Program) -> list[str]:
+    """The lines that mark each unbacked dim of the variable `inputs`, with the options of its symbol."""
+    lines, marks = [], marks_in(program)
+    for symbol, places in symbols_of(program).items():
+        given = {name: OPTIONS[name].argument.format(number) for name, number in marks.get(symbol, {}).items()}
+        # With `strict`, torch ignores what else it is told of the dim.
+        strict = {name: given.pop(name) for name in ("strict",) if name in given}
+        calls = [one for one in (strict, given) if one] or [{}]
+        for (position, dim), more in product(places, calls):
+            named = "".join(f", {name}={value}" for name, value in more.items())
+            lines.append(f"mark_unbacked(inputs[{position}], {dim}{named})")
+    return lines
 
 
 def short_value(item: Input) -> str:
@@ -119,9 +130,12 @@ def function_of(program: Program) -> str:
     return print_function(hoisted(program), modules_of(program).values())
 
 
-def imports_of(program: Program) -> list[str]:
-    """The imports that a program needs beside `torch`."""
-    return [f"import {module}" for module in imported_for(functions_in(program))]
+def setup_of(program: Program) -> list[str]:
+    """The imports that a program needs beside `torch`, and the settings of its options."""
+    imports = [f"import {module}" for module in imported_for(functions_in(program))]
+    settings = settings_in(program)
+    modules = dict.fromkeys(one.path.rpartition(".")[0] for one in settings if one != NO_GRAD)
+    return [*imports, *(f"import {module}" for module in modules), *map(str, settings)]
 
 
 def made_of(program: Program, *, seeded: bool = True) -> list[str]:
@@ -164,7 +178,7 @@ def callable_of(program: Program, parameters: list[str], before: list[str], *, s
 def module_of(program: Program, stage: str, about: str = "") -> str:
     """The program, the module that is captured, and its inputs. `about` is the docstring of `make_inputs`."""
     return _MODULE.substitute(
-        imports="".join(f"{line}\n" for line in imports_of(program)),
+        imports="".join(f"{line}\n" for line in setup_of(program)),
         function=function_of(program),
         made="".join(f"    {line}\n" for line in made_of(program)),
         parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),

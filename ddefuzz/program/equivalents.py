@@ -26,6 +26,7 @@ from ddefuzz.program.model import (
     substitute,
     walk,
 )
+from ddefuzz.program.options import with_symbols
 from ddefuzz.program.recipes import FLOATS, INTEGERS
 from ddefuzz.program.sizes import static
 
@@ -146,6 +147,7 @@ def _with_names(program: Program, new: Mapping[str, str], symbols: Mapping[str, 
             for step in program.steps
         ),
         substitute(program.returns, values),
+        with_symbols(program.options, symbols),
     )
 
 
@@ -315,7 +317,7 @@ def permuted(program: Program, values: Values) -> tuple[Variant, ...]:
     )
     flipped = tuple(_flipped(substitute(one, read)) for one in results)
     returns = replace(program.returns, items=flipped) if isinstance(program.returns, Sequence) else flipped[0]
-    return (Variant(Program(program.inputs, steps, returns), "rows in reverse order"),)
+    return (Variant(replace(program, steps=steps, returns=returns), "rows in reverse order"),)
 
 
 def _flipped(value: Expr) -> Expr:

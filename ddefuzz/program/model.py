@@ -207,12 +207,36 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a capture, by its name in `options.OPTIONS`: `dynamic`, or `min(u0=2)` for the dims of a symbol."""
+
+    name: str
+    symbol: str | None = None
+    number: int | None = None
+
+    def __str__(self) -> str:
+        if self.symbol is None:
+            return self.name
+        return f"{self.name}({self.symbol}{'' if self.number is None else f'={self.number}'})"
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
-    """A straight-line function over torch functions: one test case."""
+    """A straight-line function over torch functions: one test case.
+
+    Options of symbols that no input has are dropped, so that a program whose inputs are replaced is a program.
+    """
 
     inputs: tuple[Input, ...]
     steps: tuple[Step, ...]
     returns: Expr
+    options: tuple[Option, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.options:
+            symbols = {dim.symbol for item in self.inputs for dim in item.shape} | {None}
+            options = tuple(option for option in self.options if option.symbol in symbols)
+            object.__setattr__(self, "options", options)
 
 
 def children(expr: Expr) -> Iterator[Expr]:

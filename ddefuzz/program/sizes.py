@@ -14,6 +14,7 @@ import msgspec
 from ddefuzz.errors import InputError
 from ddefuzz.program.model import Dim, Input, Program, Recipe, expressions, walk
 from ddefuzz.program.model import Literal as Value
+from ddefuzz.program.options import range_of
 from ddefuzz.program.recipes import FLOATS, elements
 
 DataSize: TypeAlias = Literal["0", "1", "2", "equal", "all"]
@@ -109,8 +110,7 @@ def with_drawn(program: Program, sizes: Iterable[CallSize], seed: int) -> tuple[
 
     What is drawn does not depend on names in the program.
     """
-    slots = tuple(_slots(program))
-    chosen = (_drawn(slots, _constants(program), f"{name} {seed}") if name in DRAWN else name for name in sizes)
+    chosen = (_drawn(program, f"{name} {seed}") if name in DRAWN else name for name in sizes)
     return tuple(dict.fromkeys(chosen))
 
 
@@ -125,8 +125,9 @@ def check_sizes(program: Program, sizes: Iterable[CallSize]) -> None:
             raise InputError(f"--sizes: found {wrong[0][:40]!r}, expected some of {', '.join(keys) or 'none'}")
 
 
-def _drawn(slots: tuple[_Slot, ...], constants: frozenset[int], seed: str) -> CallSize:
+def _drawn(program: Program, seed: str) -> CallSize:
     """Sizes for all slots: all equal, one of them 1 or large and the others not, or each by itself."""
+    slots, constants = tuple(_slots(program)), _constants(program)
     if not slots:
         return "example"
     shape = [(slot.example, slot.each) for slot in slots]
@@ -144,6 +145,7 @@ def _drawn(slots: tuple[_Slot, ...], constants: frozenset[int], seed: str) -> Ca
         values[rng.randrange(len(slots))] = LARGE + rng.randrange(100)
     for place, slot in enumerate(slots):
         values[place] = min(values[place], max(2, MOST_ELEMENTS // max(slot.each, 1)))
+        values[place] = _allowed(program, slot.key, values[place])
     return ",".join(f"{slot.key}={value}" for slot, value in zip(slots, values, strict=True))
 
 
@@ -173,7 +175,7 @@ def _beside(program: Program, symbol: str) -> int:
 
 
 def _constants(program: Program) -> frozenset[int]:
-    """The integers in a program, and its static sizes, up to 200."""
+    """The integers in a program and its options, and its static sizes, up to 200."""
     dims = {dim.size for item in program.inputs for dim in item.shape if dim.symbol is None}
     literals = {
         part.value
@@ -181,7 +183,8 @@ def _constants(program: Program) -> frozenset[int]:
         for part in walk(whole)
         if isinstance(part, Value) and type(part.value) is int
     }
-    return frozenset(number for number in dims | literals if 0 <= number <= 200)
+    numbers = {option.number for option in program.options if option.number is not None}
+    return frozenset(number for number in dims | literals | numbers if 0 <= number <= 200)
 
 
 def static(program: Program) -> Program:
@@ -196,14 +199,16 @@ def at_data_size(program: Program, data_size: CallSize) -> Program:
     Data-dependent sizes are the k of `trues(k)` and `distinct(k)`, each entry of `sizes(...)`, and the dims
     with a symbol. All dims of one symbol change together. `equal` is the size of a static dim of another input,
     or of the same input if no other has one. `all` is every element for `trues` and `distinct`, else the
-    largest of the example size and the static dims.
+    largest of the example size and the static dims. No size is outside of the bounds `min` and `max` of its options.
     """
     if data_size == "example":
         return program
     if data_size in VALUE_CALLS:
         return replace(program, inputs=tuple(_with_values(item, data_size) for item in program.inputs))
     symbols = {
-        dim.symbol: size_of(data_size, dim.symbol, dim.size, _statics(program, item), None)
+        dim.symbol: _allowed(
+            program, dim.symbol, size_of(data_size, dim.symbol, dim.size, _statics(program, item), None)
+        )
         for item in program.inputs
         for dim in item.shape
         if dim.symbol is not None
@@ -211,6 +216,12 @@ def at_data_size(program: Program, data_size: CallSize) -> Program:
     return replace(
         program, inputs=tuple(_input_at(item, data_size, symbols, _statics(program, item)) for item in program.inputs)
     )
+
+
+def _allowed(program: Program, symbol: str, size: int) -> int:
+    """The size, or the nearest one within the bounds of the program's options."""
+    least, most = range_of(program, symbol)
+    return max(least, size if most is None else min(size, most))
 
 
 def _with_values(item: Input, call: CallSize) -> Input:

@@ -41,10 +41,12 @@ from ddefuzz.program.model import (
     Expr,
     Input,
     Literal,
+    Option,
     Program,
     Recipe,
     Step,
 )
+from ddefuzz.program.options import fault_in
 from ddefuzz.program.recipes import ANNOTATIONS, DTYPES, LAYOUTS, RECIPES, fault_of
 
 HEADER: Final = "# ddefuzz program v1"
@@ -61,6 +63,7 @@ MAX_INPUTS: Final = 100
 MAX_RANK: Final = 16
 
 _DIM: Final = re.compile(r"(u[0-9]{1,4})(?:=([0-9]{1,9}))?|([0-9]{1,9})")
+_OPTION: Final = re.compile(r"(\w{1,40})(?:\((u[0-9]{1,4})(?:=([0-9]{1,9}))?\))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class Case:
 def print_program(program: Program, expect: tuple[str, ...] = ()) -> str:
     """The canonical text of a program."""
     lines = [HEADER, *(f"# expect: {one_line(entry)}" for entry in expect)]
+    if program.options:
+        lines.append(f"# options: {'; '.join(map(str, program.options))}")
     if program.inputs:
         lines.append(f"# inputs: {'; '.join(map(_print_values, program.inputs))}")
     return "\n".join([*lines, print_function(program), ""])
@@ -176,11 +181,12 @@ def parse(text: str, path: str, callables: Container[str] = EVERYTHING) -> Case:
     """
     text = text.replace("\r\n", "\n")
     _check_size(text, path)
-    expect, values = _parse_header(text.split("\n"), path)
+    header = _parse_header(text.split("\n"), path)
     function = _parse_function(text, path)
-    inputs = _read_inputs(function, values, path)
+    inputs = _read_inputs(function, header.values, path)
+    options = _read_options(header.options, inputs, path)
     steps, returns = _read_body(function, Scope(path, callables, {item.name for item in inputs}))
-    return Case(Program(inputs, steps, returns), expect)
+    return Case(Program(inputs, steps, returns, options), tuple(header.expect))
 
 
 def _check_size(text: str, path: str) -> None:
@@ -202,13 +208,21 @@ class _Values:
     requires_grad: bool
 
 
-def _parse_header(lines: list[str], path: str) -> tuple[tuple[str, ...], dict[str, _Values]]:
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """The lines before the function: expectations, options with their lines' numbers, and the values of inputs."""
+
+    expect: list[str]
+    options: list[tuple[int, str]]
+    values: dict[str, _Values]
+
+
+def _parse_header(lines: list[str], path: str) -> _Header:
     if lines[0].startswith(_BYTE_ORDER_MARK):
         raise ProgramError(path, 1, "a byte order mark", f"a file that begins with {HEADER!r}")
     if lines[0].rstrip() != HEADER:
         raise ProgramError(path, 1, repr(lines[0][:60]), repr(HEADER))
-    expect: list[str] = []
-    values: dict[str, _Values] = {}
+    header = _Header([], [], {})
     for number, line in enumerate(lines[1:], 2):
         if not line.startswith("#"):
             break
@@ -217,16 +231,34 @@ def _parse_header(lines: list[str], path: str) -> tuple[tuple[str, ...], dict[st
         if key == "expect" and entry:
             if one_line(entry) != entry:
                 raise ProgramError(path, number, repr(line[:60]), "an expectation of printable characters")
-            expect.append(entry)
+            header.expect.append(entry)
+        elif key == "options":
+            header.options.extend((number, option.strip()) for option in content.split(";"))
         elif key == "inputs":
             for item in content.split(";"):
                 name, value = _parse_values(item, number, path)
-                if name in values:
+                if name in header.values:
                     raise ProgramError(path, number, f"the values of {name!r} twice", "one entry for each input")
-                values[name] = value
+                header.values[name] = value
         else:
-            raise ProgramError(path, number, repr(line[:60]), "'# expect: …' or '# inputs: …'")
-    return tuple(expect), values
+            raise ProgramError(path, number, repr(line[:60]), "'# expect: …', '# options: …' or '# inputs: …'")
+    return header
+
+
+def _read_options(entries: list[tuple[int, str]], inputs: tuple[Input, ...], path: str) -> tuple[Option, ...]:
+    """The options of the lines `# options: dynamic; min(u0=2)`."""
+    options: dict[tuple[str, str | None], Option] = {}
+    for line, entry in entries:
+        match = _OPTION.fullmatch(entry)
+        if match is None:
+            raise ProgramError(path, line, f"the option {entry[:60]!r}", "one such as 'dynamic' or 'min(u0=2)'")
+        name, symbol, number = match.groups()
+        option = Option(name, symbol, None if number is None else int(number))
+        if (fault := fault_in(option, inputs)) is not None:
+            raise ProgramError(path, line, *fault)
+        if options.setdefault((name, symbol), option) != option:
+            raise ProgramError(path, line, f"the option {entry} beside {options[name, symbol]}", "one of them")
+    return tuple(options.values())
 
 
 def _parse_values(item: str, line: int, path: str) -> tuple[str, _Values]:

@@ -37,15 +37,17 @@ from ddefuzz.program.code import (
     body_of,
     callable_of,
     class_of,
-    imports_of,
     made_of,
+    marks_of,
     masks_of,
     parameters_of,
+    setup_of,
     short_value,
     symbols_of,
     tuple_of,
 )
 from ddefuzz.program.model import Program, functions_in
+from ddefuzz.program.options import marks_in
 from ddefuzz.program.sizes import COMPILED, MARKED, at_size
 from ddefuzz.repro.captures import CALLED, CAPTURES
 from ddefuzz.repro.script import call_script, emitted, quoted, repro_script
@@ -512,7 +514,7 @@ def _setting(
     return [
         *imports,
         "import torch",
-        *imports_of(program),
+        *setup_of(program),
         *(["from torch._dynamo.decorators import mark_unbacked"] if marks else []),
         "",
         *_function(program, stage, seeded=seeded),
@@ -564,6 +566,8 @@ def _inputs(program: Program, stage: Stage, kept: Mapping[str, int], *, spread: 
 
 def _marks(program: Program) -> list[str]:
     """A line for each set of dims, with all inputs that have exactly these dims unbacked."""
+    if marks_in(program):
+        return marks_of(program)
     inputs: dict[tuple[int, ...], list[int]] = {}
     places = sorted(place for places in symbols_of(program).values() for place in places)
     for position, group in groupby(places, key=lambda place: place[0]):

@@ -24,7 +24,7 @@ from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Sub
 from ddefuzz.files import real_path
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
 from ddefuzz.oracles.oracle import CAUGHT, Script
-from ddefuzz.program.code import marks_of, module_of, symbols_of, values_of
+from ddefuzz.program.code import marks_of, module_of, values_of
 from ddefuzz.program.expressions import SELF_COMPILING
 from ddefuzz.program.model import Program, functions_in
 from ddefuzz.program.sizes import MARKED, at_size, order_of
@@ -126,9 +126,8 @@ _MARKING: Final = _MARKED.replace("marked(inputs)", "marked_inputs()").replace(
 
 def marking_of(program: Program, stage: Stage, template: str = _MARKING) -> str:
     """The function that marks dims as unbacked. Empty if there is none, or masks do it."""
-    symbols = symbols_of(program)
-    is_marked = bool(symbols) and stage in MARKED
-    return Template(template).substitute(marks="\n    ".join(marks_of(symbols))) if is_marked else ""
+    marks = marks_of(program) if stage in MARKED else []
+    return Template(template).substitute(marks="\n    ".join(marks)) if marks else ""
 
 
 # The script of a failed capture

@@ -288,7 +288,7 @@ def with_out(program: Program) -> Program:
     names: tuple[Expr, ...] = tuple(Name(item.name) for item in outs)
     out = names[0] if len(names) == 1 else Sequence(names)
     step = Step((target,), Call(function, args, (*kwargs, ("out", out))))
-    return Program((*program.inputs, *outs), (*program.steps[:-1], step), program.returns)
+    return replace(program, inputs=(*program.inputs, *outs), steps=(*program.steps[:-1], step))
 
 
 def _results(program: Program) -> tuple[torch.Tensor, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from ddefuzz.program.model import (
     Lambda,
     Literal,
     Name,
+    Option,
     Program,
     Recipe,
     Sequence,
@@ -33,6 +35,7 @@ from ddefuzz.program.model import (
     parameters_in,
     substitute,
 )
+from ddefuzz.program.options import fitting
 from ddefuzz.program.recipes import ANNOTATIONS, LAYOUTS, RECIPES, fault_of
 from ddefuzz.program.text import Case, parse, print_program
 
@@ -149,7 +152,11 @@ def programs(draw: st.DrawFn) -> Program:
             steps.append(Step((), Call("torch.chunk", (value,))))
             fresh = fresh[1:]
         known = [*known, *targets]
-    return Program(items, tuple(steps), _over(draw(EXPRESSIONS), known))
+    program = Program(items, tuple(steps), _over(draw(EXPRESSIONS), known))
+    options = draw(
+        st.lists(st.sampled_from([*fitting(program), Option("dynamic")]), unique_by=lambda one: (one.name, one.symbol))
+    )
+    return replace(program, options=tuple(options))
 
 
 @given(programs())
