@@ -16,7 +16,7 @@ import random
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.machinery import SourceFileLoader
@@ -50,7 +50,7 @@ from ddefuzz.program.evaluate import made_before, materialize
 from ddefuzz.program.expressions import ROOTS, imported_for, print_expression
 from ddefuzz.program.model import Expr, Program, functions_in
 from ddefuzz.program.modules import modules_of, unused_names
-from ddefuzz.program.options import NO_GRAD, marks_in, settings_in
+from ddefuzz.program.options import NO_GRAD, TorchSetting, marks_in, settings_in
 
 _USER_MODULE = "ddefuzz_user_code"
 
@@ -456,10 +456,14 @@ def prepare(subject: Subject) -> PreparedSubject:
                 )
 
 
-@contextmanager
-def under_options(subject: Subject) -> Iterator[None]:
+def under_options(subject: Subject) -> AbstractContextManager[None]:
     """In the block, torch has the settings of a program's options. Raises UnsupportedError if torch lacks one."""
     settings = settings_in(subject.program()) if isinstance(subject, ProgramSubject) else ()
+    return _changed(settings) if settings else nullcontext()
+
+
+@contextmanager
+def _changed(settings: Iterable[TorchSetting]) -> Iterator[None]:
     with ExitStack() as stack:
         for setting in settings:
             if setting == NO_GRAD:
