@@ -86,6 +86,8 @@ SYMBOL_MAKERS = tuple(
 SHAPES_CONFIG = Api(
     "torch.fx.experimental._config:aggressive_guard_free_semantics", "torch's own settings that guard less"
 )
+DUCK_SHAPE = Api("torch.fx.experimental._config:use_duck_shape", "a setting: equal backed sizes get one symbol")
+SHAPES_PATCH = Api("torch.fx.experimental._config:patch", "changes settings of shapes for a while")
 COUNTED = (
     EVALUATE_STATIC,
     *(
