@@ -95,7 +95,8 @@ CAUSES: tuple[Meaning, ...] = (
     ),
     Meaning(
         "wrong-capture",
-        "the captured program computes other values than eager, rejects other inputs, or fixes a size",
+        "the captured program has other values or strides than eager, rejects other inputs, fixes a size or asserts "
+        "wrongly",
         "PyTorch: the fallback, assertion, replacement or op that is blamed",
         True,
         "torch.stack((x[mask], x[mask])), if it computed something else",

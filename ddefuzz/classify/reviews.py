@@ -131,6 +131,13 @@ REVIEWED: tuple[ReviewedFunction, ...] = (
         "torch/_refs/__init__.py, cat",
     ),
     ReviewedFunction(
+        "torch/nn/attention/flex_attention.py:flex_attention",
+        "torch._dynamo.mark_static(",
+        "refused",
+        "the number of heads and the size of a head are static; the comment there says so",
+        "torch/nn/attention/flex_attention.py, flex_attention",
+    ),
+    ReviewedFunction(
         "torch/_refs/__init__.py:_broadcast_shapes",
         "RuntimeError: torch._check(common_shape[idx] == shape[idx]",
         "refused",

@@ -47,7 +47,7 @@ no answer is right for all sizes  with False and with True, what is captured dif
                                   eager accepts or accepts inputs that it rejects, or the op raises
 another guard decides             the same, but only after another guard that follows was given a value, too
 no answer captures                with each value, another guard cannot be decided, or something else fails
-nothing to compare                what was captured has no graph to call
+nothing to compare                what was captured has no graph to call, or was compared at the sizes 0 and 1 alone
 not a guard                       the program does not fail by an undecided guard
 """
 

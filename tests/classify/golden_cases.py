@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 
 CASES: list[dict[str, Any]] = []
 
@@ -566,6 +567,12 @@ def _cumsum_backward(x: Tensor, keep: Tensor) -> Any:
 )
 def _alias_annotations(x: Tensor, keep: Tensor) -> Any:
     return torch._refs.flatten(x[keep][:, 0][None])
+
+
+@case("static-heads", "a size that PyTorch's Python marks static", X, KEEP, stages=("compile",))
+def _static_heads(x: Tensor, keep: Tensor) -> Any:
+    query = x[keep][None, :, None]
+    return flex_attention(query, query, query)
 
 
 @case("trace", "inductor raises an error of its own at a relation that it cannot decide", X, KEEP, stages=("inductor",))
