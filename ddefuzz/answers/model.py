@@ -87,7 +87,7 @@ def _right(rows: Iterable[Tally]) -> Verdict | None:
 def _without(rows: list[Tally]) -> Verdict:
     if not any(row.captures for row in rows):
         return "no answer captures"
-    if not any(row.agrees or row.refuses or row.differs or row.accepts for row in rows):
+    if not any(row.telling or row.refuses or row.differs or row.accepts for row in rows):
         return "nothing to compare"
     values = [row for row in rows if row.answer in {"False", "True"}]
     if all(row.is_wrong and not row.follows for row in values):
@@ -117,6 +117,7 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         else:
             passes, fails = "does not show this", "shows this, too"
         words = {"passes": passes, "fails": fails, "not judged": "was not judged"}
+        words["fails otherwise"] = "fails in another way"
         static, backed = (words.get(outcome, outcome) for outcome in (self.static, self.backed))
         return f"With all sizes static the same program {static}; with backed dynamic sizes it {backed}."
 
@@ -227,6 +228,11 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     accepts: tuple[CallSize, ...] = ()
 
     @property
+    def telling(self) -> frozenset[CallSize]:
+        """The sizes other than 0 and 1 at which it agrees: at those two, most ways to compute something agree."""
+        return frozenset(self.agrees) - {"0", "1"}
+
+    @property
     def is_right(self) -> bool:
         """Whether it is right for every program for which it says something."""
         return self.is_right_where_it_holds and not self.refuses and not self.raises
@@ -234,7 +240,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     @property
     def is_right_where_it_holds(self) -> bool:
         """The same, where the captured program does not reject the inputs."""
-        return bool(self.captures and self.agrees) and not self.differs and not self.accepts
+        return bool(self.captures and self.telling) and not self.differs and not self.accepts
 
     @property
     def is_wrong(self) -> bool:

@@ -53,26 +53,31 @@ def sizes(names: str) -> tuple[CallSize, ...]:
 @pytest.mark.parametrize(
     ("false", "true", "asserted", "expected"),
     [
-        (row("False", agrees="0 1 2"), row("True", agrees="0 1 2"), row("assert", agrees="1"), "either answer here"),
-        (row("False", agrees="0 1"), row("True", agrees="1", refuses="0"), row("assert"), "guard_or_false here"),
-        (row("False", agrees="1", differs="0"), row("True", agrees="0 1"), row("assert"), "guard_or_true here"),
-        (row("False"), row("True", agrees="0 1"), row("assert", agrees="0"), "torch._check here"),
-        # The assertion refuses what eager takes: it is no check of arguments.
-        (row("False"), row("True", agrees="0 1"), row("assert", agrees="0", refuses="1"), "guard_or_true here"),
         (
-            row("False", agrees="1", refuses="0"),
+            row("False", agrees="1 2 equal"),
+            row("True", agrees="1 2 equal"),
+            row("assert", agrees="2"),
+            "either answer here",
+        ),
+        (row("False", agrees="1 2"), row("True", agrees="2", refuses="1"), row("assert"), "guard_or_false here"),
+        (row("False", agrees="2", differs="1"), row("True", agrees="1 2"), row("assert"), "guard_or_true here"),
+        (row("False"), row("True", agrees="1 2"), row("assert", agrees="2"), "torch._check here"),
+        # The assertion refuses what eager takes: it is no check of arguments.
+        (row("False"), row("True", agrees="1 2"), row("assert", agrees="2", refuses="1"), "guard_or_true here"),
+        (
+            row("False", agrees="2", refuses="1"),
             row("True"),
-            row("assert", agrees="1", refuses="0"),
+            row("assert", agrees="2", refuses="1"),
             "no answer is right for all sizes",
         ),
-        (row("False", agrees="1", accepts="0"), row("True"), row("assert"), "no answer is right for all sizes"),
-        (row("False", agrees="1", refuses="0"), row("True"), row("assert"), "no answer is right for all sizes"),
+        (row("False", agrees="2", accepts="1"), row("True"), row("assert"), "no answer is right for all sizes"),
+        (row("False", agrees="2", refuses="1"), row("True"), row("assert"), "no answer is right for all sizes"),
         (row("False"), row("True"), row("assert"), "no answer captures"),
         (GuardOutcome(SITE, "False", True), row("True"), row("assert"), "nothing to compare"),
         (
-            row("False", agrees="1", accepts="0"),
-            row("True", agrees="1", accepts="0"),
-            row("assert", agrees="1"),
+            row("False", agrees="2", accepts="1"),
+            row("True", agrees="2", accepts="1"),
+            row("assert", agrees="2"),
             "torch._check here",
         ),
     ],
@@ -88,34 +93,34 @@ def of_program(*rows: GuardOutcome) -> OfProgram:
 
 
 def test_a_check_may_be_of_what_is_false() -> None:
-    rows = (row("False", agrees="1", accepts="0"), row("True"), row("assert"), row("assert not", agrees="1"))
+    rows = (row("False", agrees="2", accepts="1"), row("True"), row("assert"), row("assert not", agrees="2"))
     assert verdict(tallied([of_program(*rows)])) == "torch._check here"
 
 
 def test_all_programs_have_to_agree() -> None:
-    one = of_program(row("False", agrees="0 1"), row("True", agrees="0 1"), row("assert", agrees="0"))
-    other = of_program(row("False", agrees="1", differs="0"), row("True", agrees="0 1"), row("assert", agrees="0"))
+    one = of_program(row("False", agrees="1 2"), row("True", agrees="1 2"), row("assert", agrees="1"))
+    other = of_program(row("False", agrees="2", differs="1"), row("True", agrees="1 2"), row("assert", agrees="1"))
     false, true, _ = tallied([one, other])
-    assert (false.programs, false.agrees, false.differs) == (2, ("1",), ("0",))
+    assert (false.programs, false.agrees, false.differs) == (2, ("2",), ("1",))
     assert verdict((false, true)) == "guard_or_true here"
 
 
 def test_a_program_that_another_guard_stops_says_nothing() -> None:
     stopped = of_program(*(GuardOutcome(SITE, given, captures=False, stopped="u9 > 3") for given in GIVEN[:3]))
-    right = of_program(row("False", agrees="0 1"), row("True"), row("assert"))
+    right = of_program(row("False", agrees="1 2"), row("True"), row("assert"))
     tallies = tallied([right, stopped])
     assert (tallies[0].programs, tallies[0].captures) == (1, 1)
     assert verdict(tallies) == "guard_or_false here"
 
 
 def test_a_wrong_result_after_another_guard_is_not_blamed_on_the_first() -> None:
-    rows = [msgspec.structs.replace(row(given, differs="0"), then=("Eq(u1, 1) is False",)) for given in GIVEN[:3]]
+    rows = [msgspec.structs.replace(row(given, differs="1"), then=("Eq(u1, 1) is False",)) for given in GIVEN[:3]]
     assert verdict(tallied([of_program(*rows)])) == "another guard decides"
 
 
 def test_clauses_come_after_the_whole_guard() -> None:
-    whole = [row(given, differs="0", agrees="1") for given in GIVEN[:3]]
-    clause = [msgspec.structs.replace(row(given, agrees="0 1"), clause="Eq(u0, 1)") for given in GIVEN[:3]]
+    whole = [row(given, differs="1", agrees="2") for given in GIVEN[:3]]
+    clause = [msgspec.structs.replace(row(given, agrees="1 2"), clause="Eq(u0, 1)") for given in GIVEN[:3]]
     tallies = tallied([of_program(*whole, *clause)])
     assert [one.clause for one in tallies] == ["", "", "", "Eq(u0, 1)", "Eq(u0, 1)", "Eq(u0, 1)"]
     assert verdict(tallies) == "either answer here"
@@ -195,7 +200,7 @@ def test_a_guard_that_follows_is_given_a_value_too() -> None:
             return failed("Eq(u0, 0)")
         if "Eq(u0, 1)" not in answers:
             return failed("Eq(u0, 1)")
-        return captured(call("0", "agrees" if answers["Eq(u0, 1)"] else "differs"))
+        return captured(call("2", "agrees" if answers["Eq(u0, 1)"] else "differs"))
 
     found = tried(TEXT, "export", runner)
     assert found.verdict == "either answer here"
@@ -234,7 +239,7 @@ def test_a_number_has_no_answer_and_other_failures_are_no_guards() -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("return torch.nn.functional.feature_alpha_dropout(x[:, None], training=True)", "either answer here"),
+        ("return torch.nn.functional.feature_alpha_dropout(x[:, None], training=True)", "guard_or_false here"),
         ("return torch.diff(x)", "another guard decides"),
         ("return torch.zeros(6).chunk(x.shape[0])", "needs SymInt"),
         ("return torch.relu(x)", "not a guard"),
