@@ -9,12 +9,11 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from ddefuzz.answers.model import RIGHT, Answers
-from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.signature import Cause, Site, Verdict
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.fixes.model import LABELS, Fix, Label
-from ddefuzz.fixes.native import NUMBER, file_of, is_of_torch, native_change
+from ddefuzz.fixes.native import NUMBER, file_of, is_of_torch, native_change, python_number
 from ddefuzz.oracles.oracle import SEVERITIES
 from ddefuzz.oracles.table import row_of
 
@@ -94,16 +93,13 @@ def coverage(findings: Iterable[Finding], fixes: Iterable[Fix]) -> Coverage:
 def id_of(finding: Finding | FindingSummary) -> str:
     """The id of the change for a finding: of what has to change, whatever the evidence for it is.
 
-    Two guards of one C++ function are one change, because C++ frames have no lines. In Python it is the code. All that
-    has to take SymInt at one site is one change, too.
+    That is the guard: its code in Python, its operator in a C++ function, because C++ frames have no lines. All that
+    has to take SymInt in one C++ function is one change, and so are all calls of `int` in one of Python.
     """
     signature = finding.signature
+    kind, what = "" if signature.kind == "dde" else signature.kind, signature.anchor
     if finding.cause == "int-required":
-        kind, what = "", NUMBER
-    elif signature.kind == "dde":
-        kind, what = "", signature.anchor if signature.site.language == "Python" else ""
-    else:
-        kind, what = signature.kind, signature.anchor
+        kind, what = "", what.partition("(")[0] if signature.site.language == "Python" else NUMBER
     text = "\n".join((kind, str(signature.site), what))
     return f"fix-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
@@ -171,7 +167,9 @@ def _change(finding: Finding) -> str:
     if answers.patch is not None and answers.patch.is_right:
         return f"`{finding.anchor}` becomes `{' '.join(answers.patch.code.split())}`"
     form = FORMS.get(answers.verdict)
-    return f"`{finding.anchor}` becomes {form}" if form else MEANINGS[finding.cause].fix.removeprefix("PyTorch: ")
+    if form == "SymInt":
+        return python_number(finding.anchor)
+    return f"`{finding.anchor}` becomes {form}" if form else ""
 
 
 def _facts(members: Sequence[Finding]) -> dict[str, Any]:

@@ -70,6 +70,9 @@ FILES: Final[dict[str, str]] = {
 """The file of a C++ function in PyTorch's repository, by its name or the beginning of it. Frames have no file."""
 
 
+_STRUCTURED: Final = re.compile(r"at::meta::structured_(\w+)::meta")
+
+
 def file_of(site: Site) -> str:
     """The file of a site; empty if it is not known."""
     if site.module is not None:
@@ -85,8 +88,15 @@ def is_of_torch(file: str) -> bool:
 
 
 def native_change(site: Site, anchor: str, verdict: Verdict) -> str:
-    """What becomes of the guard of a C++ function, or of an op's schema, in a sentence."""
-    if anchor.startswith(("guard_int", "guard_float")) or verdict == "needs SymInt":
+    """What becomes of the guard of a C++ function, or of an op's schema, in a sentence. Empty if no answer is known."""
+    if anchor.startswith("guard_float"):
+        return f"{site} takes a Scalar or a tensor for float: a schema has no type for symbolic floats"
+    if anchor.startswith("guard_int") or verdict == "needs SymInt":
+        if structured := _STRUCTURED.fullmatch(site.function or ""):
+            # A structured kernel's meta function gives its sizes as IntArrayRef (ATen/TensorMeta.h).
+            op = structured[1]
+            registered = "torch/_meta_registrations.py, register_meta"
+            return f"aten::{op} gets a meta function in Python ({registered}) with symbolic sizes"
         if site.language == "op":
             return f"the schema of {site} takes SymInt for int (native_functions.yaml), and its kernels c10::SymInt"
         return f"{site} reads sizes as c10::SymInt (sym_size, sym_sizes) in place of int64_t"
@@ -95,6 +105,23 @@ def native_change(site: Site, anchor: str, verdict: Verdict) -> str:
     spelled = f"`a {operator[1]} b` of a SymInt" if operator else "the truth of a SymBool"
     macro = _MACROS.get(verdict)
     if macro is None:
-        return f"in {site}, {spelled} is not evaluated: a symbolic form, or a deferred check"
+        is_refuted = verdict == "no answer is right for all sizes"
+        return f"in {site}, {spelled} is not evaluated: a symbolic form" if is_refuted else ""
     redundant = "; both answers agree, so see first whether the test can go" if verdict == "either answer here" else ""
     return f"in {site}, {spelled} becomes `{macro.format(asked)}`{redundant}"
+
+
+def python_number(anchor: str) -> str:
+    """What becomes of code in torch's Python that makes a plain number of a size, in a sentence."""
+    called, _, argument = anchor.partition("(")
+    match called.rpartition(".")[2]:
+        case "sqrt":
+            return f"`{anchor}` becomes `torch.sym_sqrt({argument}`"
+        case "int":
+            return f"`{anchor}` becomes `torch.sym_int({argument}`"
+        case "float":
+            return f"`{anchor}` becomes `torch.sym_float({argument}`, and what takes it a Scalar or a tensor for float"
+        case "numel" if anchor.endswith(".shape.numel()"):
+            return f"`{anchor}` becomes `{anchor.removesuffix('.shape.numel()')}.numel()`"
+        case _:
+            return f"`{anchor}` keeps a symbolic number"

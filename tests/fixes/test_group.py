@@ -15,7 +15,7 @@ from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import Finding, Occurrence
 from ddefuzz.fixes.group import Coverage, coverage, grouped
 from ddefuzz.fixes.model import TOML, Fix, named, read_fixes, remove_others, write_fixes
-from ddefuzz.fixes.native import file_of, native_change
+from ddefuzz.fixes.native import file_of, native_change, python_number
 
 ROLL = Site("Python", "torch/_refs/__init__.py", "roll")
 DIFF = Site("C++", None, "at::native::diff_helper")
@@ -73,14 +73,14 @@ def test_a_site_that_is_in_no_file_of_torch_is_in_no_group(file: str) -> None:
     assert fix.findings == ("dde-0000000002",)
 
 
-def test_python_code_is_a_change_each_and_a_native_function_is_one() -> None:
+def test_a_guard_is_a_change_each_and_what_takes_symint_is_one() -> None:
     right = answered("guard_or_true here")
     fixes = grouped(
         [
             found(1, ROLL, "n == 0", right),
             found(2, ROLL, "m == 0", right),
             found(3, DIFF, "guard_bool operator>", right),
-            found(4, DIFF, "guard_bool operator==", answered("another guard decides")),
+            found(4, DIFF, "guard_bool operator==", answered("another guard decides")),  # no change is known
             found(5, DIFF, "guard_int", answered("needs SymInt"), cause="int-required"),
             found(6, DIFF, "sizes", cause="int-required", kind="recompiles"),
         ]
@@ -89,7 +89,7 @@ def test_python_code_is_a_change_each_and_a_native_function_is_one() -> None:
     assert members == [
         ("dde-0000000001",),
         ("dde-0000000002",),
-        ("dde-0000000003", "dde-0000000004"),
+        ("dde-0000000003",),
         ("dde-0000000005", "recompiles-0000000006"),
     ]
     labels = {fix.findings[0][-1]: fix.label for fix in fixes}
@@ -135,7 +135,7 @@ def test_a_finding_is_in_one_group_that_of_a_verified_change_first() -> None:
         found(1, ROLL, "n == 0", answered("guard_or_true here")),
         found(2, ROLL, "m", answered("no answer captures")),
     ]
-    (made, _) = sorted(grouped(findings), key=lambda fix: fix.findings)
+    (made,) = grouped(findings)
     known = replace(made, label="verified", findings=tuple(one.id for one in findings), later=(findings[1].id,))
     (fix,) = grouped(findings, [known])
     assert (fix.id, fix.label, fix.findings) == (made.id, "verified", known.findings)
@@ -152,12 +152,36 @@ def test_a_finding_is_in_one_group_that_of_a_verified_change_first() -> None:
         ),
         ("guard_bool operator!=", "torch._check here", "becomes `TORCH_SYM_CHECK(a.sym_ne(b), …)`"),
         ("guard_bool operator==", "either answer here", "see first whether the test can go"),
-        ("guard_bool", "another guard decides", "is not evaluated: a symbolic form, or a deferred check"),
+        ("guard_bool", "no answer is right for all sizes", "is not evaluated: a symbolic form"),
+        ("guard_float", "needs SymInt", "takes a Scalar or a tensor for float"),
         ("guard_int", "needs SymInt", "reads sizes as c10::SymInt"),
     ],
 )
 def test_a_change_of_native_code_is_a_text(anchor: str, verdict: Verdict, text: str) -> None:
     assert text in native_change(DIFF, anchor, verdict)
+
+
+def test_no_change_is_named_where_none_is_known() -> None:
+    assert not native_change(DIFF, "guard_bool", "another guard decides")
+
+
+def test_a_structured_kernel_gets_a_meta_function_in_python() -> None:
+    site = Site("C++", None, "at::meta::structured_topk::meta")
+    assert native_change(site, "guard_int", "needs SymInt").startswith("aten::topk gets a meta function in Python")
+
+
+@pytest.mark.parametrize(
+    ("anchor", "after"),
+    [
+        ("math.sqrt(q.size(-1))", "torch.sym_sqrt(q.size(-1))"),
+        ("int(n * 0.5)", "torch.sym_int(n * 0.5)"),
+        ("result.shape.numel()", "result.numel()"),
+        ("float(n)", "torch.sym_float(n)"),
+        ("complex(n)", "keeps a symbolic number"),
+    ],
+)
+def test_a_number_in_python_becomes_a_symbolic_one(anchor: str, after: str) -> None:
+    assert after in python_number(anchor)
 
 
 @pytest.mark.parametrize(
