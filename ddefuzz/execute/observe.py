@@ -43,7 +43,7 @@ from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.graphs import digest_of, forms_of, marked_sizes, shape_env_of
 from ddefuzz.execute.isolation import kept_intact, removed, restored, unwound
 from ddefuzz.execute.parts import left_out
-from ddefuzz.execute.preparation import PreparedSubject, inputs_of, sizes_by_name
+from ddefuzz.execute.preparation import PreparedSubject, changed, inputs_of, sizes_by_name
 from ddefuzz.execute.protocol import (
     RETRACES,
     SAYS_VALUES,
@@ -61,7 +61,7 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.execute.retraces import RETRACE_FUNCTIONS
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
-from ddefuzz.execute.subject import prepare, under_options
+from ddefuzz.execute.subject import prepare
 from ddefuzz.files import read_text, real_path
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Constraint, Place
@@ -162,8 +162,7 @@ def _assumes(observation: Observation) -> bool:
 
 def observe_own(run: Run, observed_by: Callable[[Run], Observation]) -> Observation:
     """Do one run by a function of an oracle, with torch's own settings."""
-    apart, clean = kept_apart(run.subject), clean_slate(own_settings=True)
-    with captured_output() as output, apart, clean, under_options(run.subject):
+    with captured_output() as output, kept_apart(run.subject), clean_slate(own_settings=True):
         observation = observed_by(run)
     return ended(observation, output.read())
 
@@ -278,7 +277,7 @@ def captured_by(stage: StageFunction, prepared: PreparedSubject, run: Run) -> Ru
         recorder.explains = isinstance(run.subject, CallableSubject)
         try:
             journal.enter("capture")
-            with under_options(run.subject):
+            with changed(prepared.settings):
                 capture = stage(prepared)
             observation = stopwatch.read(observation)
         # KeyboardInterrupt too: Ctrl-C does not reach a worker, so the subject has raised it.
@@ -311,7 +310,7 @@ def _called(
     forms, how = forms_of(capture), run.semantics
     # A call may compile again, for other strides: the same guards get the same answers.
     watched = watch(how.mechanism, answers=how.answers) if how.answers else nullcontext()
-    with watched, under_options(run.subject):
+    with watched, changed(prepared.settings):
         exercised = exercise(run.subject, capture, run.calls, forms, seed=run.seed)
     if run.stage not in SAYS_VALUES:
         exercised = tuple(msgspec.structs.replace(call, node=None) for call in exercised)

@@ -6,6 +6,7 @@ import inspect
 import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import torch
 from ddefuzz.errors import InputError
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.recorder import Inputs
+from ddefuzz.program.options import NO_GRAD, TorchSetting
 
 ALL = "all"  # every dim of every tensor, each with a symbol of its own
 
@@ -240,7 +242,7 @@ class PreparedSubject:
     The dims `backed` are dynamic with a known example size; torch may specialize them. `kept` are the sizes of symbols
     where a stage makes dims unbacked by masks and keeps only a part. `numbers_unbacked` makes the value of a 0-d input
     unbacked in torch.compile, which would read it as a backed integer. `marks` are more arguments of `mark_unbacked`,
-    by symbol; those of programs are their options (`program.options`).
+    by symbol, and `settings` those of torch in the run; programs have them as options (`program.options`).
     """
 
     call: Callable[..., Any]
@@ -252,6 +254,26 @@ class PreparedSubject:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     numbers_unbacked: bool = False
     marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    settings: tuple[TorchSetting, ...] = ()
+
+
+def changed(settings: tuple[TorchSetting, ...]) -> AbstractContextManager[None]:
+    """In the block, torch has these settings. Raises UnsupportedError if it lacks one."""
+    return _changed(settings) if settings else nullcontext()
+
+
+@contextmanager
+def _changed(settings: tuple[TorchSetting, ...]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for setting in settings:
+            if setting == NO_GRAD:
+                stack.enter_context(torch.no_grad())
+                continue
+            module, _, name = setting.path.rpartition(".")
+            values = {torch_api.Api(f"{module}:{name}", "an option of programs"): setting.value}
+            patch = torch_api.Api(f"{module}:patch", "changes settings")
+            stack.enter_context(torch_api.changed_settings(patch, values))
+        yield
 
 
 def leaves_of(prepared: PreparedSubject) -> list[Any]:

@@ -16,7 +16,7 @@ import random
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.machinery import SourceFileLoader
@@ -42,7 +42,6 @@ from ddefuzz.execute.preparation import (
 )
 from ddefuzz.execute.protocol import CallableSubject, KeySubject, ProgramSubject, Subject
 from ddefuzz.files import is_file, real_path
-from ddefuzz.instrument.api import Api, changed_settings
 from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.internal import innermost_file, message_of
 from ddefuzz.ops import catalogue
@@ -50,7 +49,7 @@ from ddefuzz.program.evaluate import made_before, materialize
 from ddefuzz.program.expressions import ROOTS, imported_for, print_expression
 from ddefuzz.program.model import Expr, Program, functions_in
 from ddefuzz.program.modules import modules_of, unused_names
-from ddefuzz.program.options import NO_GRAD, TorchSetting, marks_in, settings_in
+from ddefuzz.program.options import marks_in, settings_in
 
 _USER_MODULE = "ddefuzz_user_code"
 
@@ -456,25 +455,6 @@ def prepare(subject: Subject) -> PreparedSubject:
                 )
 
 
-def under_options(subject: Subject) -> AbstractContextManager[None]:
-    """In the block, torch has the settings of a program's options. Raises UnsupportedError if torch lacks one."""
-    settings = settings_in(subject.program()) if isinstance(subject, ProgramSubject) else ()
-    return _changed(settings) if settings else nullcontext()
-
-
-@contextmanager
-def _changed(settings: Iterable[TorchSetting]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for setting in settings:
-            if setting == NO_GRAD:
-                stack.enter_context(torch.no_grad())
-                continue
-            module, _, name = setting.path.rpartition(".")
-            changed = {Api(f"{module}:{name}", "an option of programs"): setting.value}
-            stack.enter_context(changed_settings(Api(f"{module}:patch", "changes settings"), changed))
-        yield
-
-
 def _prepare_program(text: str, *, backed: bool) -> PreparedSubject:
     program, code = _compiled(text)
     module = ModuleType(_PROGRAM_MODULE)
@@ -493,12 +473,13 @@ def _prepare_program(text: str, *, backed: bool) -> PreparedSubject:
         if size.symbol is not None
     )
     call, args = _callable_of(program, module), tuple(materialize(program).values())
+    settings = settings_in(program)
     if not backed:
-        return PreparedSubject(call, args, symbolic, numbers_unbacked=True, marks=marks_in(program))
+        return PreparedSubject(call, args, symbolic, numbers_unbacked=True, marks=marks_in(program), settings=settings)
     shapes: tuple[dict[int, Any], ...] = tuple({} for _ in args)
     for place in symbolic:
         shapes[place.leaf][place.dim] = torch.export.Dim.AUTO
-    return PreparedSubject(call, args, dynamic_shapes=shapes, backed=symbolic, numbers_unbacked=True)
+    return PreparedSubject(call, args, dynamic_shapes=shapes, backed=symbolic, numbers_unbacked=True, settings=settings)
 
 
 def _callable_of(program: Program, module: ModuleType) -> Callable[..., Any]:

@@ -88,7 +88,9 @@ def _needs(classified: Classification) -> str:
         return f"{site} needs a value that depends on the data"
     if classified.signature.site == USER_SITE and classified.cause != "user":
         site = "the binding"
-    return f"{site} needs {question(raised.expression)}{WANTED.get(raised.method, '')}"
+    if wanted := WANTED.get(raised.method):
+        return f"{site} needs {question(raised.expression)}{wanted}"
+    return f"{site} asks whether {question(raised.expression)}"
 
 
 def _refuses(classified: Classification) -> str:

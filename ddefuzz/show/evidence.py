@@ -221,11 +221,16 @@ def _depends_on_data(finding: Finding) -> str:
     if finding.control is None:
         return text if finding.data_dependent is not None else ""
     if finding.data_dependent and "fails" in (finding.control.static, finding.control.backed):
-        text = "yes, as torch's message says"
-    words = {"fails": "fails in the same way", "not judged": "was not judged"}
+        text = "yes, torch's message says so"
+    words = {
+        "fails": "fails in the same way",
+        "fails otherwise": "fails in another way",
+        "not judged": "was not judged",
+    }
     static, backed = (words.get(outcome, outcome) for outcome in (finding.control.static, finding.control.backed))
-    again = "" if static == backed else f"{backed} "
-    return f"{text}: it {static} with static sizes and {again}with backed dynamic sizes"
+    if static == backed:
+        return f"{text}. With static sizes and with backed dynamic sizes it {static}"
+    return f"{text}. With static sizes it {static}, with backed dynamic sizes it {backed}"
 
 
 def _confirmed(finding: Finding) -> str:

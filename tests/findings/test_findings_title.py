@@ -56,11 +56,11 @@ CXX = Site("C++", None, "at::native::cov")
 @pytest.mark.parametrize(
     ("kind", "site", "anchor", "cause", "failure", "said"),
     [
-        ("dde", CXX, "", "avoidable", guard(), "torch.f: at::native::cov needs u3 == 0"),
+        ("dde", CXX, "", "avoidable", guard(), "torch.f: at::native::cov asks whether u3 == 0"),
         ("dde", CXX, "", "int-required", guard("guard_int", "u3"), "torch.f: at::native::cov needs u3 as an int"),
         ("dde", USER_SITE, "", "int-required", guard("guard_float", "u3"), "torch.f: the binding needs u3 as a float"),
-        ("dde", USER_SITE, "", "user", guard(), "torch.f: the program needs u3 == 0"),
-        ("dde", Site("C++", None, "torch.f"), "", "avoidable", guard(), "torch.f needs u3 == 0"),
+        ("dde", USER_SITE, "", "user", guard(), "torch.f: the program asks whether u3 == 0"),
+        ("dde", Site("C++", None, "torch.f"), "", "avoidable", guard(), "torch.f asks whether u3 == 0"),
         (
             "data-dependent-output",
             Site("C++", None, "aten::geqrf"),
@@ -108,7 +108,7 @@ def test_titles(kind: Kind, site: Site, anchor: str, cause: Cause, failure: Fail
 
 
 def test_without_an_op_or_a_failure_the_rest_is_said() -> None:
-    assert title_of(CHUNK, "avoidable", guard()) == "at::native::chunk needs u3 == 0"
+    assert title_of(CHUNK, "avoidable", guard()) == "at::native::chunk asks whether u3 == 0"
     assert title_of(CHUNK, "avoidable") == "dde at at::native::chunk"
 
 

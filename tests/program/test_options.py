@@ -10,8 +10,9 @@ import torch
 
 from ddefuzz.errors import ProgramError
 from ddefuzz.execute.observe import observe
+from ddefuzz.execute.preparation import changed
 from ddefuzz.execute.protocol import ProgramSubject, Run
-from ddefuzz.execute.subject import under_options
+from ddefuzz.execute.subject import prepare
 from ddefuzz.minimize.minimizer import minimize
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.code import marks_of, module_of, setup_of
@@ -110,9 +111,9 @@ def is_static_by_default() -> bool:
 
 
 def test_a_run_has_the_settings_and_leaves_none() -> None:
-    with under_options(ProgramSubject(TEXT)):
+    with changed(prepare(ProgramSubject(TEXT)).settings):
         assert not is_static_by_default()
-    with under_options(ProgramSubject(with_options("no_grad"))):
+    with changed(prepare(ProgramSubject(with_options("no_grad"))).settings):
         assert not torch.is_grad_enabled()
     assert is_static_by_default()
     assert torch.is_grad_enabled()
