@@ -47,7 +47,7 @@ def backed(env, name, hint):
     return env.create_symintnode(env.create_symbol(hint, source, DimDynamic.DYNAMIC), hint=hint, source=source)
 
 
-u0, u1, u2 = unbacked(env), unbacked(env), unbacked(env, 100)
+u0, u1, u2, u3 = unbacked(env), unbacked(env), unbacked(env, 100), unbacked(env, 0)
 other_u0 = unbacked(other_env)  # its text is that of u0
 s0, s1, s2 = (backed(env, name, 8 + (name == "s2")) for name in ("s0", "s1", "s2"))
 other_s0 = backed(other_env, "s0", 8)  # its text is that of s0
@@ -56,13 +56,6 @@ bool(same == as_same)  # a guard, by which one replaces the other
 """
 
 ARGUMENTS: Final = "x, y, z = torch.zeros(16), torch.zeros(16), torch.zeros(16)\n"
-
-NOTES: Final = {
-    SYMBOLS: "u0, u1, u2: unbacked; s0, s1: backed, with equal hints; "
-    "other_u0, other_s0: with the texts of u0 and s0, in another ShapeEnv",
-    ARGUMENTS: "x, y, z: torch.zeros(16) each",
-}
-"""What the names are that code of a row uses, by its setup."""
 
 _CLASSES: Final = """
 class Own(torch.Tensor):
@@ -96,6 +89,16 @@ def inference():
 """
 
 
+NOTES: Final = {
+    SYMBOLS: "u0, u1, u2, u3: unbacked, u3 may be 0; s0, s1: backed, with equal hints; "
+    "other_u0, other_s0: with the texts of u0 and s0, in another ShapeEnv",
+    ARGUMENTS: "x, y, z: torch.zeros(16) each",
+    _CLASSES: "Own, Other: subclasses of Tensor; Twin: another one, which is named Own, too",
+    _DEVICES: "fake_on(device): a FakeTensor of four elements",
+}
+"""What the names are that code of a row uses, by its setup."""
+
+
 class Given(NamedTuple):
     """Argument lists of one kind of pairs. Two of them need different keys exactly if their labels differ.
 
@@ -123,6 +126,11 @@ class Given(NamedTuple):
 
 def _each(*arguments: str) -> dict[str, str]:
     return {one: one for one in arguments}
+
+
+def _both(*arguments: str) -> dict[str, str]:
+    """Each with each, so that a key of any, all or the number of them shows."""
+    return _each(*(f"{one}, {other}" for one in arguments for other in arguments))
 
 
 def _alike(*arguments: str) -> dict[str, str]:
@@ -238,6 +246,7 @@ ROWS: Final[tuple[Given, ...]] = (
                 option="aliasing",
             ),
             Given("overlap of two arguments", "aliasing", _each("x[:8], x[4:12]", "x[:8], y[4:12]"), option="aliasing"),
+            Given("overlap in one storage", "aliasing", _each("x[:8], x[4:12]", "x[:8], x[8:]"), option="aliasing"),
             Given(
                 "order of arguments",
                 "order",
@@ -253,7 +262,7 @@ ROWS: Final[tuple[Given, ...]] = (
                     )
                 ),
             ),
-            Given("number of arguments", "number", _each("x", "x, y", "x, y, z")),
+            Given("number of arguments", "number", _each("x", "x, y", "x, y, z", "x, None", "x, None, None")),
             Given(
                 "sizes of arguments run together",
                 "sizes",
@@ -263,35 +272,44 @@ ROWS: Final[tuple[Given, ...]] = (
                 ),
             ),
             Given(
-                "dtype of another argument",
+                "dtypes of two arguments",
                 "dtype",
-                _each("x, torch.zeros(4)", "x, torch.zeros(4, dtype=torch.int32)"),
+                _both("torch.zeros(4)", "torch.zeros(4, dtype=torch.int32)"),
                 option="dtype",
             ),
             Given(
-                "strides of another argument",
+                "strides of two arguments",
                 "strides",
-                _each("x, torch.zeros(2, 3)", "x, torch.zeros(3, 2).T", "x, torch.zeros(1).expand(2, 3)"),
+                _both("torch.zeros(2, 3)", "torch.zeros(3, 2).T", "torch.zeros(1).expand(2, 3)"),
                 option="strides",
             ),
             Given(
-                "alignment of another argument",
+                "alignment of two arguments",
                 "offset",
-                _each("x, torch.zeros(8)[:4]", "x, torch.zeros(8)[1:5]"),
+                _both("torch.zeros(8)[:4]", "torch.zeros(8)[1:5]"),
                 option="alignment",
             ),
             Given(
-                "requires_grad of another argument",
+                "requires_grad of two arguments",
                 "requires_grad",
-                _each("x, torch.zeros(4)", "x, torch.zeros(4, requires_grad=True)"),
+                _both("torch.zeros(4)", "torch.zeros(4, requires_grad=True)"),
                 option="requires_grad",
+            ),
+            Given(
+                "devices of two arguments",
+                "device",
+                _both('fake_on("cpu")', 'fake_on("cuda:0")'),
+                _DEVICES,
+                "device",
+                ("fake",),
             ),
             Given(
                 "arguments that are no tensors",
                 "values",
                 _each(
                     *(f"x, {one}" for one in ("0", "1", "2", "0.0", "1.0", "2.0", "False", "True", "None")),
-                    *(f"x, {one}" for one in ("'a'", "'b'", "torch.float32", "torch.float16", "(1, 2)", "(2, 1)")),
+                    *(f"x, {one}" for one in ("'a'", "'b'", "'1'", "'None'", "torch.float32", "torch.float16")),
+                    *(f"x, {one}" for one in ("(1, 2)", "(2, 1)", "[1, 2]")),
                 ),
                 option="values",
             ),
@@ -315,7 +333,7 @@ GUARDED: Final = Given(
     "guards",
     _each(
         *(f"{make}({sizes})" for make in ("fake", "meta") for sizes in ("u0", "u1", "s0", "s1", "u0, s0", "s0, u0")),
-        *("fake(3, u0)", "fake(3, s0)", "fake(2 * u0)", "fake(s0 + 1)"),
+        *("fake(3, u0)", "fake(3, s0)", "fake(2 * u0)", "fake(s0 + 1)", "fake(u3)"),
         *("fake_strided((2, 2), (u0, 1))", "fake_strided((2, 2), (s0, 1))"),
     ),
     SYMBOLS,
@@ -323,8 +341,21 @@ GUARDED: Final = Given(
 )
 """What a key must not guard on, alone and compared with another."""
 
+GUARDED_LISTS: Final = Given(
+    "several symbolic tensors",
+    "guards",
+    _each(
+        *(f"fake({one}), fake({other})" for one, other in (("s0", "s1"), ("u0", "u1"), ("u0", "s0"), ("s0", "s0"))),
+        *(f"*(lambda whole: (whole, whole[2:]))(fake({one}))" for one in ("s0", "u0")),
+    ),
+    SYMBOLS,
+    needs=("fake",),
+    several=True,
+)
+"""The same of several arguments: two sizes of one call, and two that overlap."""
+
 
 def row_of(arguments: tuple[str, ...], *, guarded: bool = False) -> Given | None:
     """The row that has these argument lists; None if none has, so that they are not to be executed."""
-    rows = (GUARDED,) if guarded else ROWS
+    rows = (GUARDED, GUARDED_LISTS) if guarded else ROWS
     return next((row for row in rows if len(arguments) == 2 and row.arguments.keys() >= set(arguments)), None)

@@ -21,7 +21,7 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 from ddefuzz.instrument.frames import display_file
 from ddefuzz.instrument.guards import watch
-from ddefuzz.keys.argument_lists import GUARDED, Given, row_of
+from ddefuzz.keys.argument_lists import GUARDED, GUARDED_LISTS, Given, row_of
 from ddefuzz.keys.case import KeyCase, Kind, Options, Property, PropertyName, Tensors, TensorSpec, Violation
 from ddefuzz.keys.families import facts, families, parts
 from ddefuzz.keys.function import (
@@ -226,7 +226,7 @@ def _unstable(function: KeyFunction, tensors: Tensors) -> Violation | None:
     here, there = texts(function.key, tensors), function.elsewhere(tensors)
     if here == there:
         return None
-    return violation_of(tensors, (here[0][:SHOWN_KEY], there[0][:SHOWN_KEY]), "two texts")
+    return violation_of(tensors, (here[0][:SHOWN_KEY], there[0][:SHOWN_KEY]), "two texts in two processes")
 
 
 def texts(key: AnyKey, tensors: Sequence[TensorSpec]) -> list[str]:
@@ -256,7 +256,9 @@ def _stable(function: KeyFunction, kinds: tuple[Kind, ...]) -> Property:
         compared = zip(wanted, texts(function.key, wanted), function.elsewhere(wanted), strict=True)
     wrong = next((one for one in compared if one[1] != one[2]), None)
     violations = (
-        () if wrong is None else (violation_of((wrong[0],), [text[:SHOWN_KEY] for text in wrong[1:]], "two texts"),)
+        ()
+        if wrong is None
+        else (violation_of((wrong[0],), [text[:SHOWN_KEY] for text in wrong[1:]], "two texts in two processes"),)
     )
     return Property(STABLE, PROPERTIES[STABLE].meaning, len(wanted), violations)
 
@@ -287,62 +289,73 @@ def guards(function: KeyFunction, tensors: Tensors) -> Violation | None:
     tensor, env = symbolic_tensor(spec.sizes, exact)
     other, _ = symbolic_tensor(spec.sizes, exact, env, "y")
     kind = "torch.empty({}, device='meta')" if exact else "FakeTensor({})"
-    texts = [kind.format(f"({', '.join(map(str, each.shape))},)") for each in (tensor, other)]
-    guarded = _guarded(function, (tensor, other), env)
-    if guarded is None:
-        return None
-    return msgspec.structs.replace(guarded, tensors=tuple(texts[: max(len(guarded.keys), 1)]), drawn=tensors)
+    texts = tuple(kind.format(f"({', '.join(map(str, each.shape))},)") for each in (tensor, other))
+    guarded = _guarded(function.key, ((tensor,), (other,)), env, texts)
+    return None if guarded is None else msgspec.structs.replace(guarded, drawn=tensors)
 
 
 def _each_guards(function: KeyFunction, _kinds: tuple[Kind, ...]) -> Verdicts:
-    """Every symbolic tensor of the table, with the next one of it, until one shows a violation."""
-    texts = list(GUARDED.arguments)
-    for tried, pair in enumerate(zip(texts, [*texts[1:], *texts[:1]], strict=True), 1):
-        made = _given_guards(function, GUARDED, pair)
-        if made is not None:
-            return Verdicts((made,), tried)
-    return Verdicts((), len(texts))
+    """Every symbolic tensor of the tables, with the next one of its table, until one shows a violation."""
+    tried = 0
+    for row in (GUARDED, *((GUARDED_LISTS,) if function.several is not None else ())):
+        texts = list(row.arguments)
+        for pair in zip(texts, [*texts[1:], *texts[:1]], strict=True):
+            tried += 1
+            made = _given_guards(function, row, pair)
+            if made is not None:
+                return Verdicts((made,), tried)
+    return Verdicts((), tried)
 
 
 def _given_guards(function: KeyFunction, row: Given, given: tuple[str, ...]) -> Violation | None:
     names = set_up(row)
-    guarded = _guarded(function, arguments_of(given, names), names["env"])
-    if guarded is None:
-        return None
-    return msgspec.structs.replace(guarded, tensors=given[: max(len(guarded.keys), 1)], given=given)
+    key = function.several if row.several and function.several is not None else function.key
+    first, second = (arguments_of((text,), names) for text in given)
+    guarded = _guarded(key, (first, second), names["env"], given)
+    return None if guarded is None else msgspec.structs.replace(guarded, given=given)
 
 
-def _guarded(function: KeyFunction, tensors: tuple[Any, ...], env: Any) -> Violation | None:
-    """What a key function does with two symbolic tensors, if it guards."""
-    tensor, other = tensors
+def _guarded(
+    key: Callable[..., Hashable], lists: tuple[tuple[Any, ...], tuple[Any, ...]], env: Any, texts: tuple[str, ...]
+) -> Violation | None:
+    """What a key function does with two lists of symbolic arguments, if it guards. `texts` are the lists as code."""
     before = _state(env)
     asked: Frame | None = None
     keys: list[Hashable] = []
+    guilty: tuple[int, ...] = (0,)
 
     def violated(why: str, part: str) -> Violation:
         text = asked.code if asked else _SYMBOL.sub(r"\1", part)
-        return Violation((), tuple(map(shown_key, keys)), why, part=text, asked=asked)
+        made = tuple(shown_key(keys[at]) for at in guilty if at < len(keys))
+        return Violation(tuple(texts[at] for at in guilty), made, why, part=text, asked=asked)
 
     with watch() as recorder:
         try:
-            keys.append(function.key(tensor))
-            if _state(env) == before and not recorder.guards():
-                keys.append(function.key(other))
+            for at, arguments in enumerate(lists):
+                guilty = (at,)
+                keys.append(key(*arguments))
+                if _state(env) != before:
+                    break
+            else:
+                guilty = (0, 1)
                 bool(keys[0] == keys[1])
-            hash(keys.pop())
+            if _state(env) == before:
+                guilty = (0,)
+                hash(keys[0])
         except BaseException as error:  # noqa: BLE001 the key function is under test
-            asked, raised = raising_line(code_of(function.key), error), recorder.raised([error])
+            asked, raised = raising_line(code_of(key), error), recorder.raised([error])
             return violated(error_line(error), type(error).__name__ if raised is None else raised.expression)
         fell_back = recorder.guards()
         added = recorder.constraints(lambda _text, _message: True)
+    if _state(env) == before:  # a question that a fallback answers fixes nothing
+        return None
     if fell_back:
-        place, code = fell_back[0].place, code_of(function.key)
+        place, code = fell_back[0].place, code_of(key)
         if code is not None and place.file == display_file(code.co_filename):
             asked = frame_at(code, place.line)
         return violated(f"evaluates {fell_back[0].expression}", fell_back[0].expression)
-    if _state(env) == before:
-        return None
-    return violated("adds a guard or a replacement", added[0].text if added else "")
+    made = [str(one.expr) for one in env.guards[before[0] :]] or [one.text for one in added]
+    return violated("adds a guard or a replacement", made[0] if made else "")
 
 
 PROPERTIES: Final[Mapping[PropertyName, PropertyRow]] = {

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from itertools import count
+from itertools import combinations, count
+from typing import Any
 
 import pytest
 import torch
 from msgspec.structs import replace
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from ddefuzz.errors import InputError
 from ddefuzz.instrument import torch_api
-from ddefuzz.keys.argument_lists import GUARDED, ROWS, row_of
+from ddefuzz.keys.argument_lists import GUARDED, GUARDED_LISTS, ROWS, row_of
 from ddefuzz.keys.case import KINDS, KeyCase, Kind, Options, Violation, parse_key, print_key
 from ddefuzz.keys.families import families
 from ddefuzz.keys.function import KeyFunction
@@ -86,6 +88,41 @@ def test_what_a_wrong_key_of_several_arguments_confuses_is_shown(name: str) -> N
     assert part in {one.part for one in of_rows(function(made, several=True))}
 
 
+def test_a_key_that_compares_sizes_of_two_arguments_guards() -> None:
+    def compares(*arguments: Any) -> Hashable:
+        same = all(one.shape == other.shape for one, other in combinations(arguments, 2))
+        return *map(key, arguments), same
+
+    (violation,) = PROPERTIES["adds-no-guard"].systematic(function(compares, several=True), ("fake",)).violations
+    assert violation.tensors == ("fake(s0), fake(s1)",)
+    assert violation.part == "Eq(s, s)"
+    clean = PROPERTIES["adds-no-guard"].systematic(
+        function(lambda *arguments: tuple(map(key, arguments)), several=True), ("fake",)
+    )
+    assert not clean.violations
+    assert clean.tried > len(GUARDED.arguments)
+
+
+def test_a_question_about_unbacked_sizes_that_a_fallback_answers_is_no_guard() -> None:
+    def asks(tensor: torch.Tensor) -> Hashable:
+        unbacked = not any(is_backed(size) for size in tensor.shape)
+        return key(tensor), unbacked and tensor.dim() > 0 and bool(guard_or_false(tensor.shape[0] == 1))
+
+    assert not PROPERTIES["adds-no-guard"].systematic(function(asks), ("fake",)).violations
+
+
+def is_backed(size: Any) -> bool:
+    return isinstance(size, torch.SymInt) and size.node.has_hint()
+
+
+def test_the_tensor_that_guards_is_shown() -> None:
+    def asks(tensor: torch.Tensor) -> Hashable:
+        return key(tensor), tensor.dim() == 2 and bool(tensor.stride(0) == 2)
+
+    (violation,) = PROPERTIES["adds-no-guard"].systematic(function(asks), ("fake",)).violations
+    assert violation.tensors == ("fake(u0, s0)",)
+
+
 def test_an_option_that_is_off_asks_for_nothing() -> None:
     part, made = WRONG_OF_SEVERAL["no aliases"]
     assert part not in {one.part for one in of_rows(function(made, several=True, options=Options(aliasing=False)))}
@@ -117,12 +154,12 @@ def test_every_text_makes_the_tensor_that_is_drawn() -> None:
 
 def test_rows_have_names_of_their_own_and_are_found_by_their_texts() -> None:
     assert len({row.kind for row in ROWS}) == len(ROWS)
-    for row in (*ROWS, GUARDED):
+    for row in (*ROWS, GUARDED, GUARDED_LISTS):
         assert row.needs
         assert set(row.needs) <= set(KINDS)
         assert not row.option or hasattr(Options(), row.option)
         pair = tuple(row.arguments)[:2]
-        found = row_of(pair, guarded=row is GUARDED)
+        found = row_of(pair, guarded=row in (GUARDED, GUARDED_LISTS))
         assert found is not None
         assert found.differ(pair) == row.differ(pair)
 

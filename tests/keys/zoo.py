@@ -230,6 +230,39 @@ WRONG_OF_SEVERAL: Final[Mapping[str, tuple[str, Callable[..., Hashable]]]] = {
             *(one.data_ptr() == other.data_ptr() for one, other in combinations(arguments, 2)),
         ),
     ),
+    "a shared storage counts as overlap": (
+        "aliasing",
+        lambda *arguments: (
+            *map(_one, arguments),
+            *(one.untyped_storage().data_ptr() for one in arguments if isinstance(one, torch.Tensor)),
+        ),
+    ),
+    "any requires_grad": (
+        "requires_grad",
+        lambda *arguments: (
+            *(made(requires_grad=None)(one) for one in arguments),
+            any(one.requires_grad for one in arguments),
+        ),
+    ),
+    "all aligned": (
+        "offset",
+        lambda *arguments: (
+            *(made(aligned=None)(one) for one in arguments),
+            all(one.data_ptr() % 16 == 0 for one in arguments),
+        ),
+    ),
+    "text of a value": (
+        "values",
+        lambda *arguments: tuple(_KEY(one) if isinstance(one, torch.Tensor) else str(one) for one in arguments),
+    ),
+    "tuple like list": (
+        "values",
+        lambda *arguments: right_of_several(*(tuple(one) if isinstance(one, list) else one for one in arguments)),
+    ),
+    "without None at the end": (
+        "number",
+        lambda *arguments: right_of_several(*arguments[: len(arguments) - (arguments[-1] is None)]),
+    ),
     "a set of keys": ("order", lambda *arguments: (frozenset(map(_one, arguments)), len(arguments))),
     "first two arguments": ("number", lambda *arguments: right_of_several(*arguments[:2])),
     "value without type": (
