@@ -23,6 +23,7 @@ from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, marked_si
 from ddefuzz.execute.isolation import TransformsLeft
 from ddefuzz.execute.preparation import PreparedSubject, leaves_of
 from ddefuzz.execute.protocol import (
+    NO_VALUES,
     ONLY_IN_EAGER,
     Call,
     CallEnd,
@@ -119,8 +120,10 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...]) -> Call:
         return compared
     journal.enter("reading")
     ran = _ran(capture, at.fresh())
+    # The graph of a program that returns a tensor of its trace lacks what computes it.
+    is_whole = returned and not any(one.how == NO_VALUES for one in compared.differences)
     return msgspec.structs.replace(
-        compared, symbols=(*ran.symbols, *sizes), failing=ran.condition, node=ran.node if returned else None
+        compared, symbols=(*ran.symbols, *sizes), failing=ran.condition, node=ran.node if is_whole else None
     )
 
 
@@ -141,11 +144,15 @@ def _compared(call: Call, at: _At, capture: Capture, expected: _Result, captured
 
 
 def _judged(call: Call, at: _At, capture: Capture, expected: _Result, captured: _Result) -> Call:
-    values = [*tensors_in([expected.left.result, *expected.left.inputs], ""), *tensors_in([captured.left.result], "")]
+    values = tensors_in([expected.left.result, *expected.left.inputs], "")
     if any(lacks_values(tensor) for _, tensor in values):
         return msgspec.structs.replace(
             call, agreement="incomparable", why="a result is a fake or meta tensor, without values"
         )
+    without = [where for where, tensor in tensors_in(captured.left.result, "result") if lacks_values(tensor)]
+    if without:
+        differences = tuple(Difference("values", where, NO_VALUES) for where in without)
+        return msgspec.structs.replace(call, agreement="differs", differences=differences[:MOST_DIFFERENCES])
     unequal = _without_rounding(list(_differences(expected, captured)), at, capture, expected, captured)
     accepted = [one for one in unequal if is_accepted(one, unequal)]
     wrong = [one for one in unequal if one not in accepted]

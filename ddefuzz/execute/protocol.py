@@ -123,6 +123,9 @@ ONLY_IN_EAGER: Final = "only in eager"
 """The end of the line of a difference of memory that is shared in eager and not when captured."""
 
 
+NO_VALUES: Final = "none: a fake tensor, eager has a real one"
+"""The line of a difference of values, if a captured program returns a tensor of its own trace."""
+
 EXPANDED: Final = " (expanded)"
 """The end of the line of a difference of strides, if eager's tensor is an expanded view and the captured one is not."""
 

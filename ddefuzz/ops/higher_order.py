@@ -10,6 +10,7 @@ from ddefuzz.ops.spec import OpSpec, Size, Tensor, body, op
 SOME = Tensor(1, 3, max_numel=64)
 FLEX = "torch.nn.attention.flex_attention.flex_attention"
 BLOCKS = "torch.nn.attention.flex_attention.create_block_mask"
+ROWS = Tensor(shape=("u", 4))
 QUERIES = Tensor(shape=(2, 2, "u", 4))
 
 CONTROL: tuple[OpSpec, ...] = (
@@ -29,6 +30,9 @@ CONTROL: tuple[OpSpec, ...] = (
     op("torch.while_loop(lambda a, b: (a.sum() < 9) & (b.sum() < 4), lambda a, b: (f, b + 1), (x, torch.zeros(1)))",
        x=SOME, f=body(a="x", shape="x")),
     op("torch.utils.checkpoint.checkpoint(lambda a: f, x, use_reentrant=False)", x=SOME, f=body(a="x")),
+    op("torch.utils.checkpoint.checkpoint(lambda a: f, x, use_reentrant=False, preserve_rng_state=False)",
+       x=SOME, f=body(a="x")),
+    op("torch.utils.checkpoint.checkpoint(lambda a, k: a[:k].sin(), x, n, use_reentrant=False)", x=SOME, n=Size(0, 6)),
 )  # fmt: skip
 
 SCANS: tuple[OpSpec, ...] = (
@@ -58,12 +62,20 @@ FUNCTIONAL: tuple[OpSpec, ...] = (
     op("torch.vmap(lambda a, b: f, in_dims=(0, None))(x, y)", x=SOME, y=SOME, f=body(a="x[0]", b="y")),
     op("torch.vmap(lambda a: f, out_dims=-1)(x)", x=SOME, f=body(a="x[0]")),
     op("torch.vmap(torch.func.grad(lambda a: f))(x)", x=SOME, f=body(a="x[0]", scalar=True)),
+    op("torch.func.grad(lambda a: torch.nn.Linear(4, 3)(a).sum())(x)", u=Size(1, 8), x=ROWS, stops=True),
+    op("torch.func.functional_call(torch.nn.Linear(4, 3), dict(weight=x, bias=b), (y,))",
+       u=Size(1, 8), x=ROWS, b=Tensor(shape=("u",)), y=Tensor(shape=(2, 4))),
+    op("torch.func.grad(lambda w: torch.func.functional_call(torch.nn.Linear(4, 3), dict(weight=w), (x,)).sum())(y)",
+       u=Size(1, 8), x=ROWS, y=Tensor(shape=(3, 4)), stops=True),
 )  # fmt: skip
 
 CONTEXTS: tuple[OpSpec, ...] = (
     op("torch.no_grad()(lambda a: f)(x)", x=SOME, f=body(a="x")),
     op("torch.enable_grad()(lambda a: f)(x)", x=SOME, f=body(a="x")),
     op('torch.amp.autocast("cpu", dtype=torch.bfloat16)(lambda a: f)(x)', x=SOME, f=body(a="x")),
+    op('torch.amp.autocast("cpu", dtype=torch.bfloat16)(lambda a: (a @ a.mT).sum())(x)', x=Tensor(2, 3, max_numel=64)),
+    op('torch.amp.autocast("cpu", dtype=torch.bfloat16)(lambda a: torch.nn.Linear(4, 3)(a).softmax(-1))(x)',
+       u=Size(1, 8), x=ROWS),
     op('torch.amp.autocast("cpu", enabled=False)(lambda a: f)(x)', x=SOME, f=body(a="x")),
     op("torch.no_grad()(lambda a: torch.nn.MultiheadAttention(4, 2, batch_first=True).eval()(a, a, a))(x)",
        u=Size(1, 8), x=Tensor(shape=(2, "u", 4))),

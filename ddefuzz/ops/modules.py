@@ -77,6 +77,10 @@ STATEFUL: tuple[OpSpec, ...] = (
     op("torch.vmap(lambda a: torch.nn.LayerNorm(4)(a))(x)", u=BATCH, x=ROWS),
 )  # fmt: skip
 
+LENGTHS = "torch.arange(1, x.shape[0] + 1).clamp(max=x.shape[1])"
+PACKED = f"torch.nn.utils.rnn.pack_padded_sequence(x, {LENGTHS}, batch_first=True, enforce_sorted=False)"
+PADDED = Tensor(shape=("u", 5, 4))
+
 SEQUENTIAL: tuple[OpSpec, ...] = (
     op("torch.nn.RNN(4, 3, batch_first=True, nonlinearity='relu')(x)", u=LENGTH, x=STEPS, stops=True),
     op("torch.nn.LSTM(4, 3, batch_first=True, bidirectional=True)(x)", u=BATCH, x=Tensor(shape=("u", 5, 4))),
@@ -95,4 +99,13 @@ SEQUENTIAL: tuple[OpSpec, ...] = (
     op(f"torch.nn.TransformerEncoder({ENCODER}), 2).eval()(x, None, m)", u=LENGTH, x=STEPS, m=MASK),
     op("torch.nn.TransformerDecoderLayer(4, 2, 8, 0.0, batch_first=True)(x, y)", u=LENGTH, x=STEPS, n=Size(1, 6),
        y=Tensor(shape=(2, "n", 4))),
+    op("torch.nn.utils.rnn.pad_sequence([x, y], batch_first=True)", u=BATCH, x=ROWS, n=Size(1, 6),
+       y=Tensor(shape=("n", 4)), stops=True),
+    op("torch.nn.utils.rnn.pack_sequence([x, y], enforce_sorted=False)[0]", u=BATCH, x=ROWS, n=Size(1, 6),
+       y=Tensor(shape=("n", 4)), stops=True),
+    op(f"torch.nn.utils.rnn.unpad_sequence(x, {LENGTHS}, batch_first=True)[0]", u=BATCH, x=PADDED, stops=True),
+    op(f"{PACKED}[0]", u=BATCH, x=PADDED, stops=True),
+    op(f"torch.nn.utils.rnn.pad_packed_sequence({PACKED}, batch_first=True)[0]", u=BATCH, x=PADDED, stops=True),
+    op(f"torch.nn.utils.rnn.pad_packed_sequence(torch.nn.LSTM(4, 3, batch_first=True)({PACKED})[0])[0]", u=BATCH,
+       x=PADDED, stops=True),
 )  # fmt: skip

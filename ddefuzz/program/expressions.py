@@ -66,6 +66,7 @@ SELF_COMPILING: Final = frozenset(
 BUILTINS: Final[dict[str, Callable[..., Any]]] = {
     "abs": abs,
     "bool": bool,
+    "dict": dict,
     "divmod": divmod,
     "float": float,
     "int": int,

@@ -13,7 +13,16 @@ from ddefuzz.execute import exercise as exercise_module
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.preparation import PreparedSubject
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, Call, CallableSubject, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.execute.protocol import (
+    CHEAP_TO_CALL,
+    NO_VALUES,
+    Call,
+    CallableSubject,
+    ProgramSubject,
+    Run,
+    Semantics,
+    Stage,
+)
 from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
@@ -364,3 +373,12 @@ def test_a_call_leaves_the_state_of_a_model_to_the_other_side() -> None:
     (call,) = exercise(ProgramSubject(MASKED), capture, ("example",))
     assert call.agreement == "same"
     assert (model.scale is scale, model.seen is seen, model.seen.tolist()) == (True, True, [0, 0])
+
+
+def test_a_result_without_values_is_a_wrong_one() -> None:
+    called = "torch.func.functional_call(torch.nn.Linear(4, 3), dict(weight=w), (x,)).sum()"
+    body = f"return torch.func.grad(lambda w: {called})(x)"
+    text = f'# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "3 4"]):\n    {body}\n'
+    (call,) = observe(Run(ProgramSubject(text), "export", calls=("example",))).calls
+    assert [(one.what, one.where, one.how) for one in call.differences] == [("values", "result", NO_VALUES)]
+    assert call.node is None
