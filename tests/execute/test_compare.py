@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from ddefuzz.execute.comparison import differences
+from ddefuzz.execute import comparison
+from ddefuzz.execute.comparison import CallResult, differences
 from ddefuzz.execute.exercise import aliases
 from ddefuzz.execute.protocol import Difference, What, is_accepted
 
@@ -116,3 +117,9 @@ def test_a_copy_of_an_expanded_tensor_may_have_its_own_strides() -> None:
     flat = torch.ones(6).as_strided((1, 3), (0, 2))  # the stride of a dim of size 1 decides nothing
     (other,) = differences(flat, torch.ones(1, 3))
     assert not is_accepted(Difference(*other), ())
+
+
+def test_a_tensor_without_values_differs_in_a_script() -> None:
+    real, meta = torch.ones(2), torch.ones(2, device="meta")
+    told = comparison.seen(CallResult(result=real), CallResult(result=(meta,)), CallResult)
+    assert told == {"eager": "returns", "captured": "returns", "differs": "values"}
