@@ -40,7 +40,7 @@ _OP = re.compile(r"\b(\w+)\.(\w+)\.\w+\b")
 _SCHEMA = re.compile(r"\b(\w+::\w+)\(.*\) -> ")
 """The schema of an op as C++ messages quote it."""
 
-_VOLATILE = re.compile(r"0x[0-9a-f]+|\b[usz]+f?\d+\b|\d+|(?:/[\w.+-]+)+/")
+_VOLATILE = re.compile(r"0x[0-9a-f]+|\b[usz]+f?\d+\b|\bL\['\w+'\](?:\[\d+\])*|local_name='\w+'|\d+|(?:/[\w.+-]+)+/")
 _OWN = f"{Path(__file__).parents[1]}{os.sep}"
 _CALLS_KERNELS = f"{_OWN}execute{os.sep}together.py"
 

@@ -278,5 +278,5 @@ def is_as(expected: dict[str, str], actual: dict[str, str]) -> bool:
 
 
 def words(text: str) -> list[str]:
-    """The words of a message without numbers, symbols, addresses and folders."""
-    return re.findall(r"\b[A-Za-z_.]+\b", re.sub(r"\S*/\S*|0x\w+|\w*\d\w*", " ", text))
+    """The words of a message without numbers, symbols, addresses, folders and dynamo's names of arguments."""
+    return re.findall(r"\b[A-Za-z_.]+\b", re.sub(r"L\['\w+'\](\[\d+\])*|\S*/\S*|0x\w+|\w*\d\w*", " ", text))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -250,6 +250,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if self.given_title:
             return self.given_title
         title = title_of(self.signature, self.cause, self.evidence, self.shown_ops)
+        if options := _OPTIONS.search(self.minimal or ""):
+            title += f", with {options[1]}"
         if self.data_dependent is not False or self.control is None:
             return title
         return f"{title} (fails with {'static' if self.control.static == 'fails' else 'backed'} sizes, too)"
@@ -473,6 +475,9 @@ def portable(record: Record) -> Record:
 def _name(temporary: re.Match[str]) -> str:
     name = temporary[0].rpartition("/")[2]
     return f"{TEMPORARY}/{name}" if "." in name.strip(".") else TEMPORARY
+
+
+_OPTIONS: Final = re.compile(r"^# options: (.+)$", re.MULTILINE)
 
 
 def title_of(signature: Signature, cause: Cause, failure: Failure | None = None, ops: tuple[str, ...] = ()) -> str:

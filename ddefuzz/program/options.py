@@ -101,6 +101,7 @@ OPTIONS: Final[Mapping[str, OptionKind]] = MappingProxyType(
             allows="larger sizes are refused: no call has them",
         ),
         "specialize_on": OptionKind(
+            alone=True,
             argument="[lambda size: size == {}]",
             numbers=(2, 8),
             means="dynamo also compiles for this number alone",

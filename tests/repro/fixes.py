@@ -40,6 +40,7 @@ UNPATCHED: Final = {
     "adaptive_avg_pool1d(input, output_size)": "C++ reads output_size as ints",
     "torch._C._nn.adaptive_max_pool2d(input, output_size)": "C++ reads output_size as ints",
     "torch._C._nn.adaptive_max_pool3d(input, output_size)": "C++ reads output_size as ints",
+    "sorted(a_r, key=getter, reverse=True)": "the order of strides",
     "range(full_chunks)": "the number of outputs",
     "guard_int(chunks)": "the number of outputs",
     "complex(x)": "Python has no symbolic complex number",
@@ -48,6 +49,9 @@ UNPATCHED: Final = {
 """Expressions that decide no branch and have no symbolic form, with what they are."""
 
 FIXES: Final = (
+    Fix(
+        "torch/nn/attention/flex_attention.py", "_validate_embed_dim", "query.size(-1) != key.size(-1)", "False", PASSES
+    ),
     Fix("torch/_meta_registrations.py", "meta__transformer_encoder_layer_fwd", "src.numel() == 0", "False", PASSES),
     Fix(
         "torch/nn/attention/flex_attention.py",
