@@ -36,7 +36,7 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute import journal, limit
 from ddefuzz.execute.channel import out_of_reach, retire
 from ddefuzz.execute.exercise import exercise
@@ -358,7 +358,10 @@ def _failed(observation: Observation, error: BaseException, recorder: Recorder) 
 
 
 def _allowed(observation: Observation, prepared: PreparedSubject) -> Observation:
-    """The observation; not judged if the option `strict` asks for this error."""
+    """The observation; not judged if the option `strict` asks for this error, or if torch lacks an option."""
+    lacking = [one.message for one in observation.exceptions if one.name == UnsupportedError.__name__]
+    if prepared.settings and lacking:
+        return msgspec.structs.replace(observation, outcome="not-judged", reason=lacking[0])
     is_strict = any("strict" in marks for marks in prepared.marks.values())
     if is_strict and any(one.name == torch_api.CONSTRAINT_ERROR.name for one in observation.exceptions):
         return msgspec.structs.replace(

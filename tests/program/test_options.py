@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.code import marks_of, module_of, setup_of
 from ddefuzz.program.equivalents import renamed
 from ddefuzz.program.model import Option, Program
-from ddefuzz.program.options import NO_GRAD, OPTIONS, fitting, settings_in
+from ddefuzz.program.options import NO_GRAD, OPTIONS, TorchSetting, fitting, settings_in
 from ddefuzz.program.sizes import CALL_SIZES, at_data_size, static, with_drawn
 from ddefuzz.program.text import print_program
 
@@ -133,6 +134,14 @@ def test_strict_refuses_a_size_that_becomes_a_number() -> None:
         assert seen.outcome == "not-judged"
         assert seen.reason == "a size became a number, which mark_unbacked(strict=True) refuses"
     assert observe(Run(ProgramSubject(text.replace("# options: strict(u0)\n", "")), "compile")).outcome == "ok"
+
+
+def test_an_option_that_this_torch_lacks_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = replace(OPTIONS["dynamic"], settings=(TorchSetting("torch._dynamo.config.gone", True),))
+    monkeypatch.setattr("ddefuzz.program.options.OPTIONS", {**OPTIONS, "dynamic": lacking})
+    seen = observe(Run(ProgramSubject(TEXT), "compile"))
+    assert seen.outcome == "not-judged"
+    assert "has no torch._dynamo.config:gone (an option of programs)" in seen.reason
 
 
 def test_minimizing_keeps_only_the_option_that_is_needed() -> None:
