@@ -123,7 +123,8 @@ class Arguments:
     def _tensor(self, slot: spec.Tensor) -> Handle:
         lockstep, choices = self._lockstep, self._choices
         if slot.shape is not None:
-            return draw_shaped(lockstep, choices, [self._extent(size) for size in slot.shape], slot.kind)
+            wanted = choices.pick((slot.shape, *slot.others)) if slot.others else slot.shape
+            return draw_shaped(lockstep, choices, [self._extent(size) for size in wanted], slot.kind)
         if slot.like is not None:
             return draw_alike(lockstep, choices, self._filled[slot.like], slot.kind)
         if slot.broadcast is not None:

@@ -67,7 +67,7 @@ from ddefuzz.program.options import with_fitting
 from ddefuzz.program.recipes import LAYOUTS, fault_of
 from ddefuzz.program.sizes import static
 
-ATTEMPTS: Final = 40
+ATTEMPTS: Final = 60
 NUMBERS: Final = tuple(spec for spec in STARTS if "item()" in str(spec))
 """What begins a program whose op takes no tensor: it wants a size at hand, and no op before it that might fail."""
 

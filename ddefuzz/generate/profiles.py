@@ -212,7 +212,8 @@ PROFILES: Final[dict[str, Profile]] = {
             {
                 **dict.fromkeys(GROUPS, 0.0),
                 **{"reshape": 5.0, "slicing": 3.0, "broadcast": 3.0, "reductions": 2.0, "selection": 2.0},
-                **{"contiguity": 1.0, "pointwise": 1.0, "sources": 0.5, "factories": 0.5},
+                **{"contiguity": 1.0, "pointwise": 1.5, "sources": 0.5, "factories": 0.5},
+                **dict.fromkeys(("normalization", "losses", "pooling", "resampling"), 0.4),
             },
             min_steps=3,
             max_steps=6,

@@ -67,6 +67,7 @@ BROADCAST: tuple[OpSpec, ...] = (
     op("torch.tensordot(x, y, ((0,), (0,)))", x=X1, y=Tensor(shape=(At("x", 0), 2))),
     op("torch.nn.functional.pad(x, (1, k))", x=X1, k=Number(0, 2)),
     op("torch.isclose(x, y)", x=X, y=Y),
+    op("x >= y.T", n=Size(0, 8), x=Tensor(shape=("n", 3)), y=Tensor(shape=(3, "n"))),
     op("torch.clamp(x, min=y)", x=X, y=Y),
     op("torch.clamp(x, -1.0, k)", x=X, k=choice(0.5, 1.0)),
 )

@@ -64,7 +64,8 @@ RESHAPE: tuple[OpSpec, ...] = (
     op("x.view(t)", x=X1, t=choice(Constant("torch.int32"), Constant("torch.int16"), Constant("torch.float32"))),
     op("torch.pixel_shuffle(x, 2)", n=N, x=Tensor(shape=("n", 4, 2, 3))),
     op("torch.pixel_shuffle(x, 2)", n=N, x=Tensor(shape=(1, 4, "n", 3))),
-    op("torch.pixel_unshuffle(x, 2)", n=N, x=Tensor(shape=("n", 1, 4, 2))),
+    op("torch.pixel_shuffle(x.repeat(1, 4, 1, 1), 2)", n=N, x=Tensor(shape=(1, "n", 2, 3))),
+    op("torch.pixel_unshuffle(x, 2)", n=N, x=Tensor(shape=("n", 1, 4, 2), others=((1, "n", 4, 2),))),
     op("torch.nn.functional.unfold(x, 2)", n=N, x=Tensor(shape=(1, 2, "n", 3)), stops=True),
     op("torch.nn.functional.fold(x, (3, 3), 2)", n=N, x=Tensor(shape=("n", 8, 4))),
 )

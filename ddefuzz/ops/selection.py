@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddefuzz.ops.spec import FLAG, At, DimOf, Indices, Number, OpSpec, Tensor, choice, op
+from ddefuzz.ops.spec import FLAG, At, DimOf, Indices, Number, OpSpec, Size, Tensor, choice, op
 
 X = Tensor(1, kind="any")
 X1 = Tensor(1, 1)
@@ -66,6 +66,13 @@ SELECTION: tuple[OpSpec, ...] = (
     op("torch.nn.functional.embedding(i, w)", w=Tensor(2, 2), i=Indices(At("w", 0), 1, 2)),
     op("torch.nn.functional.embedding(i, w)", w=Tensor(shape=(5, 3)), i=Indices(5, 1, 2)),
     op("torch.nn.functional.embedding_bag(i, w)", w=Tensor(shape=(5, 3)), i=Indices(5, 2, 2)),
+    op("torch.nn.functional.embedding_bag(i, w)", w=Tensor(shape=(5, 3)), n=Size(1, 6), i=Indices(5, shape=("n", 3))),
+    op(
+        "torch.nn.functional.embedding_bag(i, w, torch.zeros(n, dtype=torch.int64))",
+        w=Tensor(shape=(5, 3)),
+        i=Indices(5, 1, 1),
+        n=Size(1, 6),
+    ),
     op(
         "torch.nn.functional.embedding_bag(i, w, torch.zeros(1, dtype=torch.int64), mode=r)",
         w=Tensor(shape=(5, 3)),

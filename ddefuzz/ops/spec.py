@@ -38,7 +38,8 @@ class Tensor:
     """A tensor, preferably one that has an unbacked size.
 
     `shape` requires exactly these sizes, `like` the shape of an earlier slot, and `broadcast` a shape that
-    broadcasts with it. If no such tensor exists yet, one is made. `shape` overrides the ranks.
+    broadcasts with it. If no such tensor exists yet, one is made. `shape` overrides the ranks. `others` are shapes
+    that may take its place.
     """
 
     min_rank: int = 0
@@ -48,6 +49,7 @@ class Tensor:
     like: str | None = None
     broadcast: str | None = None
     max_numel: int = 512
+    others: tuple[tuple[Extent, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

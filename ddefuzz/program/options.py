@@ -84,7 +84,7 @@ OPTIONS: Final[Mapping[str, OptionKind]] = MappingProxyType(
         ),
         "hint_override": OptionKind(
             argument="{}",
-            numbers=(2, 64, 1_000),
+            numbers=(1, 64, 1_000),
             means="inductor takes the number for the size where it only estimates",
             allows="other kernels, the same results",
         ),
