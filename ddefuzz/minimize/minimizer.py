@@ -115,7 +115,7 @@ def minimize(
         smallest_yet = sort_key(best, deprecated=best_is_deprecated)
         for candidate in map(tidy, one_pass(best, facts)):
             # An invalid input cannot be printed, so this is checked first.
-            if any(map(fault_of, candidate.inputs)) or not _sizes_agree(candidate):
+            if any(map(fault_of, candidate.inputs)) or not sizes_agree(candidate):
                 continue
             if (name := digest(candidate)) in tried or sort_key(candidate) >= smallest_yet:
                 continue
@@ -146,7 +146,7 @@ def minimize(
     return SmallestProgram(best, attempts, exhausted)
 
 
-def _sizes_agree(program: Program) -> bool:
+def sizes_agree(program: Program) -> bool:
     """Whether each symbol has one size. A pass may have changed only one of its dims."""
     dims = {(dim.symbol, dim.size) for item in program.inputs for dim in item.shape if dim.symbol is not None}
     return len({symbol for symbol, _ in dims}) == len(dims)
