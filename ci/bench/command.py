@@ -251,10 +251,10 @@ BENCHMARKS = {
             ),
             click.option(
                 "--keep",
-                type=click.Path(file_okay=False, exists=True, path_type=Path),
+                type=click.Path(file_okay=False, path_type=Path),
                 metavar="FOLDER",
                 help="Keep the cases of the campaign and the result of each mutant in FOLDER, so that the command can "
-                "be interrupted. What FOLDER has is not run again.",
+                "be interrupted. What FOLDER has is not run again. It is made if there is none.",
             ),
             STAGES_OPTION,
             JOBS_OPTION,

@@ -320,6 +320,7 @@ def run(
         raise InputError(f"--budget: found {budget}, expected CPU seconds such as 1200cpu")
     campaign = f"torch {metadata.version('torch')}, seed {seed}, {', '.join(stages)}"
     folder = keep or session.folder
+    folder.mkdir(parents=True, exist_ok=True)
     chosen = [] if number else read_sample(sample)
     name = f"{campaign} {crc32(repr(statements()).encode()):08x}".replace(", ", "-").replace(" ", "-")
     cases = healthy_campaign(session, plan, folder / f"cases-{name}.jsonl")

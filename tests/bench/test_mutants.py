@@ -135,7 +135,7 @@ def test_mutants_are_run_on_the_cases_of_a_campaign_and_kept(tmp_path: Path) -> 
     files = ("torch/_prims/__init__.py", "torch/_decomp/decompositions.py")
     chosen = [one for file in files for one in mutants_in(file) if (one.rule, one.function) in wanted][:1]
     (tmp_path / "sample.tsv").write_text(written(chosen))
-    words = ("mutants", "--budget", "4cpu", "--cpu", "2", "--sample", "sample.tsv", "--keep", ".", "-j", "1")
+    words = ("mutants", "--budget", "4cpu", "--cpu", "2", "--sample", "sample.tsv", "--keep", "kept", "-j", "1")
     first = typed(*words, "--format", "json", folder=tmp_path)
     assert first.returncode == 0, first.stderr
     record = json.loads(first.stdout)
