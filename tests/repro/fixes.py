@@ -40,6 +40,10 @@ UNPATCHED: Final = {
     "adaptive_avg_pool1d(input, output_size)": "C++ reads output_size as ints",
     "torch._C._nn.adaptive_max_pool2d(input, output_size)": "C++ reads output_size as ints",
     "torch._C._nn.adaptive_max_pool3d(input, output_size)": "C++ reads output_size as ints",
+    "torch.as_tensor([v.size(0) for v in sequences])": "a tensor of Python ints",
+    (
+        "_VF._pad_packed_sequence(sequence.data, sequence.batch_sizes, batch_first, padding_value, max_seq_length)"
+    ): "C++ reads the length as an int",
     "sorted(a_r, key=getter, reverse=True)": "the order of strides",
     "range(full_chunks)": "the number of outputs",
     "guard_int(chunks)": "the number of outputs",
@@ -50,7 +54,11 @@ UNPATCHED: Final = {
 
 FIXES: Final = (
     Fix(
-        "torch/nn/attention/flex_attention.py", "_validate_embed_dim", "query.size(-1) != key.size(-1)", "False", PASSES
+        "torch/nn/attention/flex_attention.py",
+        "_validate_embed_dim",
+        "query.size(-1) != key.size(-1)",
+        "False",
+        "torch/nn/attention/flex_attention.py:flex_attention: torch._dynamo.mark_static(x, -3)",
     ),
     Fix("torch/_meta_registrations.py", "meta__transformer_encoder_layer_fwd", "src.numel() == 0", "False", PASSES),
     Fix(

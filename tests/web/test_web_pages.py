@@ -256,6 +256,8 @@ def test_a_finding_names_those_that_its_change_mends(client: TestClient, databas
     assert client.get(f"/findings/{FIRST}?format=json").json()["same_change"] == []
     sibling = msgspec.structs.replace(CHUNK, anchor="another guard of the function")
     database.record(sighting(sibling), START)
+    for name in (FIRST, sibling.key):  # what has to take SymInt in one C++ function is one change
+        database.decide(name, lambda finding: msgspec.structs.replace(finding, cause="int-required"))
     page = client.get(f"/findings/{FIRST}?format=json").json()
     assert [one["id"] for one in page["same_change"]] == [sibling.key]
     assert page["similar"] == []
