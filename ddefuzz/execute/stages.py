@@ -23,6 +23,7 @@ from ddefuzz.execute.protocol import RETRACES, Stage
 from ddefuzz.execute.scratch import PREFIX
 from ddefuzz.files import is_there
 from ddefuzz.instrument import torch_api
+from ddefuzz.program.options import mark_calls
 from ddefuzz.program.plain import ControlFlowInPython
 
 SETTINGS: dict[torch_api.Api, Any] = {
@@ -471,16 +472,14 @@ def mark(prepared: PreparedSubject) -> None:
         mark_backed(leaves[place.leaf], place.dim)
     uses = Counter(place.symbol for place in prepared.unbacked)
     for place in prepared.unbacked:
-        shared, marks = place.symbol if uses[place.symbol] > 1 else None, dict(prepared.marks.get(place.symbol, {}))
-        # With `strict`, torch ignores what else it is told of the dim (torch/_dynamo/decorators.py).
-        if marks.pop("strict", None):
-            mark_unbacked(leaves[place.leaf], place.dim, strict=True)
-            if not marks:
-                continue
-        arguments: dict[str, Any] = dict(marks)
-        if "specialize_on" in marks:
-            arguments["specialize_on"] = [_is_size(marks["specialize_on"])]
-        mark_unbacked(leaves[place.leaf], place.dim, shape_id=shared, **arguments)
+        shared = place.symbol if uses[place.symbol] > 1 else None
+        for given in mark_calls(prepared.marks.get(place.symbol, {})):
+            arguments: dict[str, Any] = dict(given)
+            if "strict" in given:
+                arguments["strict"] = True
+            if "specialize_on" in given:
+                arguments["specialize_on"] = [_is_size(given["specialize_on"])]
+            mark_unbacked(leaves[place.leaf], place.dim, shape_id=shared, **arguments)
 
 
 def _is_size(number: int) -> Callable[[Any], Any]:

@@ -22,7 +22,7 @@ MAX_SIZE: Final = 24
 MAX_ELEMENTS: Final = 512
 ATTEMPTS: Final = 4
 RECENT: Final = 6
-TELLING: Final = (0, 7, 64, 65)
+RARE: Final = (0, 7, 64, 65)
 """Static sizes that code may treat apart: an empty dim, and widths of vectors with a neighbour."""
 USUAL: Final = (1, 2, 3, 5)
 """Other static sizes. None is 4, which torch takes where a hint is missing."""
@@ -400,7 +400,7 @@ def draw_unbacked_input(lockstep: Lockstep, choices: Choices, slot: Tensor) -> H
 
 
 def _static_dim(choices: Choices) -> Dim:
-    return Dim(choices.pick(TELLING if choices.one_in(16) else USUAL))
+    return Dim(choices.pick(RARE if choices.one_in(16) else USUAL))
 
 
 def draw_producer(lockstep: Lockstep, choices: Choices) -> Handle:

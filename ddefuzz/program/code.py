@@ -12,7 +12,7 @@ from ddefuzz.program.expressions import imported_for, print_expression
 from ddefuzz.program.model import Call, Constant, Input, Program, functions_in
 from ddefuzz.program.model import Literal as Value
 from ddefuzz.program.modules import SEED, hoisted, is_mesh, modules_of
-from ddefuzz.program.options import NO_GRAD, OPTIONS, marks_in, settings_in
+from ddefuzz.program.options import NO_GRAD, OPTIONS, mark_calls, marks_in, settings_in
 from ddefuzz.program.recipes import input_expression
 from ddefuzz.program.sizes import COMPILED, MARKED
 from ddefuzz.program.text import print_function
@@ -85,12 +85,8 @@ def marks_of(program: Program) -> list[str]:
     """The lines that mark each unbacked dim of the variable `inputs`, with the options of its symbol."""
     lines, marks = [], marks_in(program)
     for symbol, places in symbols_of(program).items():
-        given = {name: OPTIONS[name].argument.format(number) for name, number in marks.get(symbol, {}).items()}
-        # With `strict`, torch ignores what else it is told of the dim.
-        strict = {name: given.pop(name) for name in ("strict",) if name in given}
-        calls = [one for one in (strict, given) if one] or [{}]
-        for (position, dim), more in product(places, calls):
-            named = "".join(f", {name}={value}" for name, value in more.items())
+        for (position, dim), given in product(places, mark_calls(marks.get(symbol, {}))):
+            named = "".join(f", {name}={OPTIONS[name].argument.format(number)}" for name, number in given.items())
             lines.append(f"mark_unbacked(inputs[{position}], {dim}{named})")
     return lines
 

@@ -120,6 +120,16 @@ def marks_in(program: Program) -> dict[str, dict[str, int]]:
     return marks
 
 
+def mark_calls(marks: Mapping[str, int]) -> list[dict[str, int]]:
+    """The options of a symbol for each call of `mark_unbacked`, one call at least.
+
+    `strict` has a call of its own: with it, torch ignores what else it is told (torch/_dynamo/decorators.py).
+    """
+    strict = {name: number for name, number in marks.items() if name == "strict"}
+    others = {name: number for name, number in marks.items() if name != "strict"}
+    return [one for one in (strict, others) if one] or [{}]
+
+
 def settings_in(program: Program) -> tuple[TorchSetting, ...]:
     """The settings of torch that the program's options change, each once."""
     return tuple(dict.fromkeys(one for option in program.options for one in OPTIONS[option.name].settings))
