@@ -37,7 +37,8 @@ NO_TORCH = '__version__ = "1.0"\n'
 
 
 def findings(database: Path) -> tuple[Finding, ...]:
-    with Database.open(url(database), create=False) as opened:
+    """The findings so far; a file that the campaign has only begun to write is made a database here."""
+    with Database.open(url(database)) as opened:
         return opened.findings()
 
 
