@@ -28,13 +28,14 @@ ALLOWED = {
     "show": "classify oracles answers findings repro",
     "artifacts": "instrument execute classify oracles show",
     "checking": "program instrument execute classify oracles answers findings show",
+    "cost": "instrument execute oracles show artifacts checking",
     "campaign": "program ops instrument generate execute classify oracles minimize answers findings show",
     "versions": "generate execute classify oracles findings repro show campaign",
     "sweep": "program ops instrument generate execute classify oracles findings show artifacts campaign",
     "web": "oracles findings fixes repro show campaign versions sweep",
     "cli": (
         "program ops instrument keys generate execute classify oracles answers findings repro show artifacts "
-        "checking campaign versions sweep web fixes"
+        "checking campaign cost versions sweep web fixes"
     ),
 }
 """What each package imports from. Modules beside the packages (`errors`, `files` …) are for all.

@@ -1,10 +1,9 @@
-"""The benchmarks of ddefuzz by name, and what they share: a session, pairs in turn, ratios, and the output."""
+"""The benchmarks of ddefuzz by name, and what they share: a session, ratios, and the output."""
 
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -41,38 +40,6 @@ class Session(NamedTuple):
     def answer(self, future: Future[R]) -> R | LostTask:
         """What a worker returned. Raises KeyboardInterrupt if stopped before."""
         return waited(future, self.stopped)
-
-
-class Duration(NamedTuple):
-    """Seconds by the clock and of CPU time."""
-
-    seconds: float
-    cpu_seconds: float
-
-
-def in_turn(
-    calls: Sequence[Callable[[], object]],
-    rounds: int,
-    repeats: Sequence[int] = (),
-    stopped: Stopped = lambda: False,
-    cpu_clock: Callable[[], float] = time.process_time,
-) -> list[list[Duration]]:
-    """What one call of each function takes in each round, so that a slower moment of the machine meets them all.
-    `repeats` says how often each is called in a round. Raises KeyboardInterrupt if stopped.
-
-    In a process with a limit of CPU time, `time.process_time` advances by ticks of up to 10 ms. Calls that take less
-    and stay in one thread need `time.thread_time`.
-    """
-    spent: list[list[Duration]] = [[] for _ in calls]
-    for _ in range(rounds):
-        if stopped():
-            raise KeyboardInterrupt
-        for call, number, own in zip(calls, repeats or [1] * len(calls), spent, strict=True):
-            clock, cpu = time.perf_counter(), cpu_clock()
-            for _ in range(number):
-                call()
-            own.append(Duration((time.perf_counter() - clock) / number, (cpu_clock() - cpu) / number))
-    return spent
 
 
 class Result(NamedTuple):
@@ -161,23 +128,11 @@ BENCHMARKS = {
         "check:run",
         (click.argument("targets", metavar="FILE:NAME...", nargs=-1, required=True), STAGES_OPTION),
     ),
-    "compile": Benchmark(
-        """Compile programs with unbacked, backed and static sizes: CPU seconds of the first call, and of later ones.
-
-        The backends are eager (dynamo alone), aot_eager (dynamo and AOTAutograd) and inductor, which compiles C++. Each
-        round measures every version under every backend; a ratio is the median of the ratios of the rounds. The
-        seconds include those of the C++ compiler.
-        """,
-        "compile:run",
-        (
-            option("--program", (), "Only this program of ci/bench/compile.py.", "programs"),
-            option("--rounds", 21, "Rounds of run times.", most=1000),
-        ),
-    ),
     "export-time": Benchmark(
         """Export programs with n unbacked symbols. n is doubled from 5 until the budget ends.
 
-        Each export runs twice in its own process: once to measure time, once to count. The counts are calls of
+        Each export runs three times in its own process: to measure time, to count, and to sample where the time goes.
+        The functions whose own time grows most are listed with their callers. The counts are calls of
         evaluate_expr and of the functions that it calls, sympy objects, and evaluations that are repeated with the same
         answer. A power of n is fitted to each count, and the output has its exponent. A count is reported as steep if
         the lower end of the exponent's interval is above 1.5. The result of the exported program is compared with

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from statistics import linear_regression
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
-import numpy as np
 import torch
 from torch import Tensor
 
 from ci.bench.command import Result, Session
 from ddefuzz.campaign.plan import parse_budget
+from ddefuzz.cost.report import chain_text
+from ddefuzz.cost.sampling import CpuTimes, FunctionGrowth, Samples, fit, growing, sampled, spent_of
 from ddefuzz.errors import DdefuzzError, InputError, NothingRanError
 from ddefuzz.execute.observe import captured_output
 from ddefuzz.execute.pool import LostTask, Pool
@@ -26,7 +25,7 @@ from ddefuzz.execute.subject import prepare
 from ddefuzz.files import read_text
 from ddefuzz.instrument.counting import Counts, counting
 from ddefuzz.oracles.growth import STEEP
-from ddefuzz.show.blocks import Block, Heading, Inline, Picture, Span, table
+from ddefuzz.show.blocks import Block, Heading, Inline, Picture, Span, TableRow, table
 
 FIRST = 5
 """The smallest n."""
@@ -206,7 +205,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One export with n symbols.
 
     `seconds` are CPU seconds of the export alone. `counts` are calls by name, sympy objects made, and evaluations that
-    were `repeated` with the same answer; empty if nothing was counted. `peak_mb` is the process's maximum resident
+    were `repeated` with the same answer; empty if nothing was counted. `spent` says in which functions of torch the
+    CPU time was, None if it was not sampled. `peak_mb` is the process's maximum resident
     memory in 10^6 bytes. `agrees` says whether the exported program returns what eager does. `patterns` are the
     expressions evaluated most: how often, and how often again with the same answer. `askers` are the functions that
     evaluated most.
@@ -221,14 +221,19 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     agrees: bool
     patterns: dict[str, tuple[int, int]]
     askers: dict[str, int]
+    spent: CpuTimes | None = None
+
+
+How: TypeAlias = Literal["timed", "counted", "sampled"]
+HOW: tuple[How, ...] = get_args(How)
 
 
 class MeasureTask(msgspec.Struct, frozen=True):
-    """One export to measure: timed alone, or counted."""
+    """One export to measure: timed alone, counted, or sampled."""
 
     workload: str
     n: int
-    counted: bool
+    how: How
 
 
 MOST_PATTERNS = 12
@@ -239,7 +244,10 @@ def run_measure(task: MeasureTask) -> Point:
     program, arguments = WORKLOADS[task.workload].make(task.n)
     with captured_output():
         _export(*WORKLOADS[task.workload].make(1))
-        with counting() if task.counted else nullcontext(Counts()) as counts:
+        with (
+            counting() if task.how == "counted" else nullcontext(Counts()) as counts,
+            sampled() if task.how == "sampled" else nullcontext(Samples()) as samples,
+        ):
             before = time.process_time()
             exported = _export(program, arguments)
             seconds = time.process_time() - before
@@ -251,10 +259,11 @@ def run_measure(task: MeasureTask) -> Point:
         torch=str(torch.__version__),
         seconds=round(seconds, 4),
         peak_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1),
-        counts=counted if task.counted else {},
+        counts=counted if task.how == "counted" else {},
         agrees=agrees,
         patterns=dict(list(counts.patterns().items())[:MOST_PATTERNS]),
         askers=dict(counts.askers.most_common(MOST_PATTERNS)),
+        spent=spent_of(samples) if task.how == "sampled" else None,
     )
 
 
@@ -274,26 +283,17 @@ class Growth(msgspec.Struct, frozen=True):
     interval: tuple[float, float] | None
 
 
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""Student's t, two-sided 95%, for 1 to 10 degrees of freedom."""
-
-
 def growth(of: str, points: Sequence[tuple[int, float]]) -> Growth | None:
-    """The exponent of (n, count), by least squares of their logarithms. None for fewer than two positive counts."""
-    positive = [(math.log(n), math.log(count)) for n, count in points if count > 0]
-    xs, ys = [x for x, _ in positive], [y for _, y in positive]
-    if len(xs) < 3:
-        return Growth(of, round(linear_regression(xs, ys).slope, 3), None) if len(xs) == 2 else None
-    (slope, _), covariance = np.polyfit(xs, ys, 1, cov=True)
-    half = _T[min(len(xs) - 2, len(_T)) - 1] * math.sqrt(covariance[0, 0])
-    exponent, low, high = (round(float(value), 3) + 0.0 for value in (slope, slope - half, slope + half))  # no -0.0
-    return Growth(of, exponent, (low, high))
+    """The exponent of (n, count). None for fewer than two positive counts."""
+    fitted = fit(points)
+    return None if fitted is None else Growth(of, fitted.exponent, fitted.interval)
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """One workload: its points by n, and how seconds and counts grow.
 
-    `steep` names the counts whose growth is above `STEEP` even at the lower end of the interval.
+    `steep` names the counts whose growth is above `STEEP` even at the lower end of the interval. `growing` are the
+    functions whose own CPU time grows most.
     """
 
     torch: str
@@ -301,6 +301,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     points: tuple[Point, ...]
     growth: tuple[Growth, ...]
     steep: tuple[str, ...]
+    growing: tuple[FunctionGrowth, ...] = ()
 
     @property
     def last(self) -> Point:
@@ -316,12 +317,14 @@ def series_of(points: Sequence[Point]) -> Series:
     fits += [growth(name, [(one.n, one.counts.get(name, 0)) for one in ordered]) for name in names]
     known = tuple(fit for fit in fits if fit is not None)
     last = ordered[-1]
+    sampled_points = {one.n: one.spent for one in ordered if one.spent is not None}
     return Series(
         torch=last.torch,
         workload=last.workload,
         points=ordered,
         growth=known,
         steep=tuple(one.of for one in known if one.of != "seconds" and one.interval and one.interval[0] > STEEP),
+        growing=growing(sampled_points) if sampled_points else (),
     )
 
 
@@ -336,7 +339,7 @@ class Document(msgspec.Struct, frozen=True):
     """What is measured, and read of an earlier run."""
 
     series: tuple[Series, ...]
-    schema: Literal["ddefuzz.bench.exporttime/2"] = "ddefuzz.bench.exporttime/2"
+    schema: Literal["ddefuzz.bench.exporttime/3"] = "ddefuzz.bench.exporttime/3"
 
 
 def run(session: Session, workloads: tuple[str, ...], budget: str, most: int, earlier: tuple[Path, ...]) -> Result:
@@ -362,19 +365,20 @@ def run(session: Session, workloads: tuple[str, ...], budget: str, most: int, ea
 
 
 def _measured(session: Session, pool: Pool, workload: str, most: int, seconds: float) -> Iterator[Point]:
-    """The points of one workload. Each export is done twice: counting makes the seconds longer."""
+    """The points of one workload. Each export is done three times: counting and sampling make the seconds longer."""
     spent, n = 0.0, FIRST
     while n <= most and spent < seconds:
         ended: list[Point] = []
-        for counted in (False, True):
-            answer = session.answer(pool.submit(run_measure, MeasureTask(workload, n, counted), seconds * WAIT))
+        for how in HOW:
+            answer = session.answer(pool.submit(run_measure, MeasureTask(workload, n, how), seconds * WAIT))
             if isinstance(answer, LostTask):
                 if answer.outcome == "timeout":
                     return
                 raise DdefuzzError(f"bench export-time: {workload} n={n}: {answer.reason}")
             ended.append(answer)
         session.live.update(f"{workload} n={n}: {ended[0].seconds:.2f} CPU s")
-        yield msgspec.structs.replace(ended[1], seconds=ended[0].seconds, peak_mb=ended[0].peak_mb)
+        timed, counted, of_samples = ended
+        yield msgspec.structs.replace(counted, seconds=timed.seconds, peak_mb=timed.peak_mb, spent=of_samples.spent)
         spent += ended[0].seconds
         n *= 2
 
@@ -434,6 +438,16 @@ def view(series: Sequence[Series]) -> Iterator[Block]:
         for expression, (number, again) in list(of.last.patterns.items())[:3]
     ]
     yield table((*_OF, "expression", "evaluated", "repeated"), evaluated, code=("expression",))
+    yield Heading("Functions whose own CPU time grows most")
+    grown = [
+        TableRow(
+            (of.workload, of.torch, one.function, f"{one.share:.0%}", str(one.fit)),
+            f"called by {chain_text(one.chain)}" if one.chain else "",
+        )
+        for of in default
+        for one in of.growing[:2]
+    ]
+    yield table((*_OF, "function", "share", "exponent"), grown, code=("function",), right=("share", "exponent"))
     yield Heading("Functions that evaluate most")
     callers = [
         (of.workload, of.torch, function, str(number))

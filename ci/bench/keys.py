@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import torch
 
-from ci.bench.command import Result, Session, in_turn, ratios
+from ci.bench.command import Result, Session, ratios
+from ddefuzz.cost.rounds import in_turn
 from ddefuzz.keys.key import Dispatch, paths
 from ddefuzz.keys.properties import symbolic_tensor
 from ddefuzz.show.blocks import prose, table

@@ -16,10 +16,11 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import create_engine, func, insert, select, text
 
-from ci.bench.command import Result, Session, in_turn
+from ci.bench.command import Result, Session
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.cost.rounds import in_turn
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings import listing

@@ -137,6 +137,10 @@ CAPTURE_SCALARS = Api(f"{_DYNAMO_SETTINGS}:capture_scalar_outputs", "a setting: 
 CAPTURE_DYNAMIC_SHAPES = Api(
     f"{_DYNAMO_SETTINGS}:capture_dynamic_output_shape_ops", "a setting: nonzero and similar ops are captured"
 )
+AUTOMATIC_DYNAMIC = Api(
+    f"{_DYNAMO_SETTINGS}:automatic_dynamic_shapes", "a setting: a static size that changes between calls stays static"
+)
+PHASE_SECONDS = Api("torch._dynamo.utils:compilation_time_metrics", "the seconds of each phase of compilations")
 FAKE_CACHE = Api(
     f"{_DYNAMO_SETTINGS}:fake_tensor_cache_enabled", "a setting: off, because cached results hide guards of later cases"
 )
@@ -439,6 +443,21 @@ INDUCTOR_GUARDS = tuple(
     for method in ("evaluate_expr", "guard_or_false", "guard_or_true")
 )
 """The functions of that file that pass a guard on for their caller. Its others evaluate guards of their own."""
+KNOWN_QUESTIONS = tuple(
+    Api(f"torch._inductor.sizevars:SizeVarAllocator.{method}", "hooked: asks what is known of sizes for sure")
+    for method in ("statically_known_true", "statically_known_multiple_of")
+)
+HINT_QUESTIONS = tuple(
+    Api(f"torch._inductor.sizevars:SizeVarAllocator.{method}", "hooked: a number to estimate with", ("expr",))
+    for method in ("optimization_hint", "optimization_hint_with_override")
+)
+HINT_OR_ERROR = Api(
+    "torch._inductor.sizevars:SizeVarAllocator.guarding_hint_or_throw", "hooked: raises for unbacked sizes", ("expr",)
+)
+UNBACKED_QUESTIONS = tuple(
+    Api(f"{_SHAPES}:{function}", "hooked: the unbacked symbols of an expression", ("x",))
+    for function in ("free_unbacked_symbols", "has_free_unbacked_symbols")
+)
 SIZES_FOR_CXX = TorchFile(
     "torch/_subclasses/fake_tensor.py",
     "gives C++ a tensor's sizes as plain ints (`_DISPATCH_META_HANDLERS`): a guard here belongs to C++",

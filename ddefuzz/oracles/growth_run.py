@@ -46,9 +46,9 @@ def counted(make: Callable[[], PreparedSubject]) -> tuple[Growth, ...]:
     All blocks get the same inputs. If eager and torch.export accept that, there are also counts of a chain: each block
     gets results of the one before in place of its inputs.
     """
-    export(_repeated(make(), 1))  # imports, and fills torch's caches
+    export(repeated(make(), 1))  # imports, and fills torch's caches
     counts = _compared(make, {})
-    carried = _carried(make())
+    carried = carried_results(make())
     if carried:
         with suppress(Exception):  # code of the subject and of torch; judged by other stages
             counts += _compared(make, carried)
@@ -56,7 +56,7 @@ def counted(make: Callable[[], PreparedSubject]) -> tuple[Growth, ...]:
 
 
 def _compared(make: Callable[[], PreparedSubject], carried: Carried) -> tuple[Growth, ...]:
-    few, many = (_counts(_repeated(make(), number, carried)) for number in BLOCKS)
+    few, many = (_counts(repeated(make(), number, carried)) for number in BLOCKS)
     every = (_by_caller(api.name, few, many, carried) for api in (EVALUATE_EXPR, *torch_api.COUNTED))
     return tuple(max(found, key=lambda one: (one.is_steep, one.exponent, one.many)) for found in every if found)
 
@@ -83,7 +83,7 @@ def _counts(prepared: PreparedSubject) -> Counts:
     return counts
 
 
-def _repeated(prepared: PreparedSubject, number: int, carried: Carried = MappingProxyType({})) -> PreparedSubject:
+def repeated(prepared: PreparedSubject, number: int, carried: Carried = MappingProxyType({})) -> PreparedSubject:
     """A program that runs the block this many times, and returns all results."""
     block = prepared.call
 
@@ -106,7 +106,7 @@ def _next(args: tuple[Any, ...], results: Any, carried: Carried) -> tuple[Any, .
     return tuple(leaves[carried[place]] if place in carried else one for place, one in enumerate(args))
 
 
-def _carried(prepared: PreparedSubject) -> Carried:
+def carried_results(prepared: PreparedSubject) -> Carried:
     """The results, by dtype and rank, that take the places of inputs; none if eager refuses or tensors become large."""
     args: tuple[Any, ...] = prepared.args
     carried: Carried = {}

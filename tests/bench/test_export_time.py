@@ -120,13 +120,13 @@ def test_of_two_runs_the_longer_one_is_shown() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_every_workload_is_exported_and_agrees_with_eager(workload: str) -> None:
-    one = run_measure(MeasureTask(workload, 3, counted=True))
+    one = run_measure(MeasureTask(workload, 3, "counted"))
     assert one.agrees
     assert one.counts["evaluate_expr"] > 0
 
 
 def measured() -> Series:
-    return series_of([run_measure(MeasureTask("cat", n, counted=True)) for n in (4, 8, 16, 32)])
+    return series_of([run_measure(MeasureTask("cat", n, "counted")) for n in (4, 8, 16, 32)])
 
 
 @pytest.mark.slow
@@ -136,6 +136,15 @@ def test_a_planted_quadratic_pass_is_named() -> None:
     (fit,) = [one for one in series.growth if one.of == "_maybe_evaluate_static"]
     assert fit.exponent > STEEP
     assert "_maybe_evaluate_static" in series.steep
+
+
+@pytest.mark.slow
+def test_the_function_in_which_a_planted_pass_spends_its_time_is_named() -> None:
+    with quadratic():
+        series = series_of([run_measure(MeasureTask("cat", n, "sampled")) for n in (8, 16, 32, 64)])
+    first = series.growing[0]
+    assert first.fit.exponent > STEEP
+    assert first.function.endswith("symbolic_shapes.py:evaluate_sym_node")  # it calls the planted one
 
 
 @pytest.mark.slow

@@ -217,6 +217,7 @@ def test_init_replaces_files_with_force_and_keeps_others(tmp_path: Path) -> None
         "artifacts {}.py",
         "minimize {}",
         "check-key {}.py:f",
+        "cost {}.py",
         "sites --db sqlite:///{}",
         "serve --db sqlite:///{}",
         "replay {}",

@@ -1,0 +1,4 @@
+# ddefuzz program v1
+# inputs: x = normal; y = normal
+def program(x: Float32[Tensor, "u0=2048 64"], y: Float32[Tensor, "u0=2048 64"]):
+    return torch.relu(x + y)

@@ -1,0 +1,123 @@
+"""`ddefuzz cost`: measure what unbacked sizes cost a program, or the user's own code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import rich_click as click
+
+from ddefuzz.artifacts.model import version
+from ddefuzz.checking.check import START_SECONDS, targets_of
+from ddefuzz.cli.command import SECONDS, Output, PathType, argument, click_command, formats, option
+from ddefuzz.cli.options import timeout_option
+from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
+from ddefuzz.cost.measure import CostMeasurement
+from ddefuzz.cost.model import Cost, shown_ratio
+from ddefuzz.cost.report import costs_view
+from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
+from ddefuzz.execute.pool import Pool, first_answer
+from ddefuzz.files import check_writable, write_atomically
+
+NUMBER = click.IntRange(0, 1000)
+
+MEMORY_BYTES = 8_000_000_000
+"""The C++ compiler runs in the worker's limits, too."""
+
+
+@click_command("cost")
+def command(
+    targets: tuple[str, ...] = argument("FILE|FILE:NAME..."),
+    case: str | None = option("The case of a file with a list CASES.", metavar="ID"),
+    unbacked: str = option("Dims of your example arguments, as for `ddefuzz check`.", default="", metavar="SPEC"),
+    rounds: int = option(
+        "Rounds of run times; 0: compile only.", default=11, type_=click.IntRange(0, 1000), metavar="N"
+    ),
+    questions: int = option(
+        "Answer at most N questions, one at a time.", default=20, type_=click.IntRange(0, 1000), metavar="N"
+    ),
+    export: bool = option(
+        "Measure torch.export, and what it spends on shapes, in place of torch.compile.", default=False
+    ),
+    budget: float = option("CPU seconds of the exports with --export.", default=30.0, type_=SECONDS),
+    speedscope: Path | None = option(
+        "Write the samples of the largest export with --export to FILE, for https://www.speedscope.app.",
+        type_=PathType(dir_okay=False),
+        metavar="FILE",
+    ),
+    timeout: float = timeout_option(600.0, "one step"),
+    output: Output = formats("text", "json", "markdown", "html"),
+) -> None:
+    """Measure what unbacked sizes cost: code, run time and compile time beside backed and static sizes.
+
+    Each program is compiled with static, backed and unbacked sizes, with hints, with shared symbols and with bounds.
+    What inductor generates is counted. Calls of all versions and of eager are timed in turn, at half, once and twice
+    the size of the example. A ratio is the median of rounds side by side.
+
+    Then each question about the sizes that inductor could not decide is answered as it is for sizes that it knows, one
+    at a time. Those whose answer changes the code are listed with the line of torch that asks, and with the part of the
+    lost run time that the answer brings back.
+
+    With --export, exports are measured: which expressions are evaluated where, how often again with the same answer,
+    and how the CPU time grows when the program is repeated as 2, 4, 8 and more blocks. The functions of torch whose own
+    time grows most are listed with their callers.
+
+    Exit code 1: the version with unbacked sizes does not compile, or the program is not exported.
+
+    \b
+    Examples:
+      ddefuzz cost model.py:make_model
+      ddefuzz cost model.py:forward --unbacked x:0 --rounds 31
+      ddefuzz cost model.py:make_model --export --speedscope export.json
+    """
+    if speedscope is not None:
+        check_writable(speedscope)
+    costs: list[Cost] = []
+    with (
+        stop_on_interrupt() as stopped,
+        LiveLine("starting a worker (importing torch takes some seconds)") as live,
+        Pool(1, memory_bytes=MEMORY_BYTES, samples=False) as pool,
+    ):
+        chosen = [found for name in targets for found in targets_of(pool, name, case, unbacked)]
+        torch = first_answer(pool.submit(version, "torch", START_SECONDS), stopped)
+        for target in chosen:
+            if stopped():
+                break
+            measuring = CostMeasurement(pool, target, torch, timeout, stopped, live.update)
+            if export:
+                costs.append(measuring.run_export(budget, speedscope=speedscope is not None))
+            else:
+                costs.append(measuring.run(rounds, questions))
+            live.say(f"{target.case}: {_line(costs[-1])}")
+    if not any(cost.looks or cost.export for cost in costs):
+        raise NothingRanError("interrupted before the first version was compiled or exported")
+    if speedscope is not None:
+        _write_speedscope(speedscope, costs)
+    pages = page_writers("ddefuzz cost", costs_view(costs), costs, indent=True)
+    failing = any(map(_fails, costs))
+    deliver(pages, output, {EXIT_INTERRUPTED: any(cost.interrupted for cost in costs), EXIT_FOUND: failing})
+
+
+def _fails(cost: Cost) -> bool:
+    unbacked = cost.look("unbacked")
+    compiles = unbacked is None or unbacked.failure is None
+    return not compiles or (cost.export is not None and not cost.export.calls)
+
+
+def _write_speedscope(path: Path, costs: list[Cost]) -> None:
+    """Write the samples of the first target that has some."""
+    samples = next((cost.export.speedscope for cost in costs if cost.export and cost.export.speedscope), None)
+    if samples is None:
+        raise InputError(f"--speedscope {path}: found no samples, expected --export of a program that is exported")
+    write_atomically(path, msgspec.json.encode(samples))
+
+
+def _line(cost: Cost) -> str:
+    """The result in one line."""
+    if cost.export is not None:
+        return cost.export.error or f"the CPU time of n blocks grows as n^{cost.export.fit}"
+    unbacked = cost.look("unbacked")
+    if unbacked is not None and unbacked.code is None:
+        return f"the unbacked version does not compile: {unbacked.reason}"
+    ratios = cost.ratios("unbacked", "backed", "example")
+    return f"unbacked / backed {shown_ratio(ratios)}" if ratios else "no run times"

@@ -1,0 +1,82 @@
+"""Exports a subject once and as repeated blocks, and says what shape reasoning spends its time on. Runs in a worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ddefuzz.cost.model import Evaluation, ExportCost, ExportTask
+from ddefuzz.cost.sampling import Samples, fit, growing, sampled, speedscope, spent_of
+from ddefuzz.execute.observe import captured_output, clean_slate, kept_apart
+from ddefuzz.execute.preparation import PreparedSubject
+from ddefuzz.execute.stages import export
+from ddefuzz.execute.subject import prepare
+from ddefuzz.instrument.counting import Counts, counting
+from ddefuzz.internal import message_of
+from ddefuzz.oracles.growth_run import carried_results, repeated
+
+FIRST, MOST = 2, 128
+"""The numbers of blocks are doubled from the first to the last, while the budget lasts."""
+
+ROWS = 12
+
+
+def export_cost(task: ExportTask) -> ExportCost:
+    """Export the subject, and blocks of it while that takes less than the budget. What it raises is the error."""
+    with captured_output(), kept_apart(task.subject), clean_slate():
+        try:
+            export(prepare(task.subject))  # imports, and fills torch's caches
+            with counting() as counts:
+                export(prepare(task.subject))
+            seconds, carried = _seconds(prepare(task.subject)), carried_results(prepare(task.subject))
+        except Exception as error:  # noqa: BLE001 the subject is under test
+            return ExportCost(error=f"{type(error).__name__}: {message_of(error)}".partition("\n")[0])
+        points, ended = _points(task, carried)
+    cost = _counted(counts, seconds, bool(carried))
+    if not points:
+        return msgspec.structs.replace(cost, error=ended)
+    last = points[max(points)]
+    return msgspec.structs.replace(
+        cost,
+        error=ended,
+        blocks=tuple((n, round(samples.seconds, 3)) for n, samples in points.items()),
+        fit=fit([(n, samples.seconds) for n, samples in points.items()]),
+        growing=growing({n: spent_of(samples) for n, samples in points.items()}),
+        speedscope=speedscope(last, f"torch.export of {max(points)} blocks") if task.speedscope else {},
+    )
+
+
+def _points(task: ExportTask, carried: Mapping[int, int]) -> tuple[dict[int, Samples], str]:
+    """The samples of exports of more and more blocks, and the error that ended them early."""
+    points: dict[int, Samples] = {}
+    n, begun = FIRST, time.process_time()
+    while n <= MOST and time.process_time() - begun < task.budget / 3:
+        try:
+            prepared = repeated(prepare(task.subject), n, carried)
+            with sampled() as samples:
+                export(prepared)
+        except Exception as error:  # noqa: BLE001 the subject is under test
+            return points, f"{n} blocks: {type(error).__name__}: {message_of(error)}".partition("\n")[0]
+        points[n] = samples
+        n *= 2
+    return points, ""
+
+
+def _seconds(prepared: PreparedSubject) -> float:
+    before = time.process_time()
+    export(prepared)
+    return round(time.process_time() - before, 3)
+
+
+def _counted(counts: Counts, seconds: float, chained: bool) -> ExportCost:
+    calls: dict[str, Any] = dict(sorted(counts.calls.items()))
+    return ExportCost(
+        seconds=seconds,
+        calls={**calls, "sympy": counts.sympy, "repeated": counts.repeated()},
+        expressions=tuple(Evaluation(one, *numbers) for one, numbers in list(counts.patterns().items())[:ROWS]),
+        sites=tuple(Evaluation(one, number) for one, number in counts.askers.most_common(ROWS)),
+        chained=chained,
+    )

@@ -1,0 +1,158 @@
+"""Measures what unbacked sizes cost a target: its versions, then the questions that decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from ddefuzz.checking.check import Target
+from ddefuzz.cost.model import (
+    QUESTION_KINDS,
+    SIZES,
+    VERSIONS,
+    Cost,
+    ExportCost,
+    ExportTask,
+    Look,
+    LookTask,
+    Question,
+    QuestionEffect,
+    TimeTask,
+    Timing,
+)
+from ddefuzz.execute.pool import LostTask, Pool, Stopped, waited
+from ddefuzz.execute.worker import late
+
+R = TypeVar("R")
+
+MOST_TIMED = 4
+"""The questions of which the times are measured: each needs three compilations for real."""
+
+
+def look(task: LookTask) -> Look:
+    """A task of a worker: `ddefuzz.cost.worker.look`."""
+    seen: Look = late("ddefuzz.cost.worker").look(task)
+    return seen
+
+
+def time_versions(task: TimeTask) -> tuple[Timing, ...]:
+    """A task of a worker: `ddefuzz.cost.worker.time_versions`."""
+    timings: tuple[Timing, ...] = late("ddefuzz.cost.worker").time_versions(task)
+    return timings
+
+
+def export_cost(task: ExportTask) -> ExportCost:
+    """A task of a worker: `ddefuzz.cost.export.export_cost`."""
+    cost: ExportCost = late("ddefuzz.cost.export").export_cost(task)
+    return cost
+
+
+class CostMeasurement:
+    """One measurement, step by step: `so_far` is what there is when a step is interrupted."""
+
+    def __init__(
+        self, pool: Pool, target: Target, torch: str, timeout: float, stopped: Stopped, say: Callable[[str], None]
+    ) -> None:
+        self.pool, self.target, self.timeout, self.stopped, self.say = pool, target, timeout, stopped, say
+        self.so_far = Cost(target.case, torch)
+
+    def run(self, rounds: int, questions: int) -> Cost:
+        """Measure the versions, in so many rounds, and answer so many questions one at a time."""
+        try:
+            self._look()
+            self._time(rounds)
+            self._decide(rounds, questions)
+        except KeyboardInterrupt:
+            self._add(interrupted=True)
+        return self.so_far
+
+    def run_export(self, budget: float, *, speedscope: bool) -> Cost:
+        """Measure exports, within a budget of CPU seconds."""
+        self.say(f"{self.target.case}: exporting more and more blocks, for {budget:g} CPU seconds")
+        try:
+            seen = self._answer(export_cost, ExportTask(self.target.subject, budget, speedscope))
+        except KeyboardInterrupt:
+            self._add(interrupted=True)
+            return self.so_far
+        self._add(export=ExportCost(error=f"{seen.outcome}: {seen.reason}") if isinstance(seen, LostTask) else seen)
+        return self.so_far
+
+    def _look(self) -> None:
+        for version in VERSIONS:
+            self.say(f"{self.target.case}: compiling with sizes {version}")
+            seen = self._answer(look, LookTask(self.target.subject, version))
+            if isinstance(seen, LostTask):
+                seen = Look(version, seen.outcome, seen.reason)
+            self._add(looks=(*self.so_far.looks, seen))
+
+    def _time(self, rounds: int) -> None:
+        versions = tuple(one.version for one in self.so_far.looks if one.outcome == "ok")
+        if not rounds or not versions:
+            return
+        self.say(f"{self.target.case}: compiling {len(versions)} versions for real, and timing their calls")
+        timings = self._answer(time_versions, TimeTask(self.target.subject, versions, rounds))
+        if isinstance(timings, LostTask):
+            self._note(f"no times: {timings.reason}")
+        else:
+            self._add(timings=timings)
+            left_out = [size for size in SIZES if not any(size in one.rounds for one in timings)]
+            for size in left_out:
+                self._note(f"no times at {size} the size: eager refuses it")
+
+    def _decide(self, rounds: int, questions: int) -> None:
+        unbacked, backed = (self.so_far.look(name) for name in ("unbacked", "backed"))
+        if unbacked is None or backed is None or unbacked.code is None:
+            return
+        asked = sorted(
+            candidates(unbacked, backed), key=lambda one: (list(QUESTION_KINDS).index(one.kind), -one.count, str(one))
+        )
+        self._add(asked=len(asked))
+        effects: list[QuestionEffect] = []
+        for tried, question in enumerate(asked[:questions], 1):
+            self.say(f"{self.target.case}: question {tried} of {min(len(asked), questions)}, {question}")
+            seen = self._answer(look, LookTask(self.target.subject, "unbacked", (question,)))
+            self._add(tried=tried)
+            if isinstance(seen, Look) and seen.code is not None and seen.code.differs(unbacked.code):
+                effects.append(QuestionEffect(question, seen.code))
+                self._add(decided=tuple(effects))
+        effects.sort(key=lambda one: one.code.work)
+        for place, decided in enumerate(effects[:MOST_TIMED] if rounds else ()):
+            self.say(f"{self.target.case}: timing the answer to {decided.question}")
+            task = TimeTask(self.target.subject, ("backed", "unbacked"), rounds, ("example",), (decided.question,))
+            timings = self._answer(time_versions, task)
+            if isinstance(timings, LostTask):
+                self._note(f"no times with the answer to {decided.question}: {timings.reason}")
+                continue
+            by_name = {one.version: one.rounds.get("example", ()) for one in timings}
+            effects[place] = msgspec.structs.replace(
+                decided,
+                answered=by_name.get("answered", ()),
+                unanswered=by_name.get("unbacked", ()),
+                backed=by_name.get("backed", ()),
+            )
+            self._add(decided=tuple(effects))
+
+    def _answer(self, call: Callable[[Any], R], task: LookTask | TimeTask | ExportTask) -> R | LostTask:
+        """What a worker returned. Raises InputError for a subject that cannot be measured."""
+        return waited(self.pool.submit(call, task, self.timeout), self.stopped)
+
+    def _add(self, **values: Any) -> None:
+        self.so_far = msgspec.structs.replace(self.so_far, **values)
+
+    def _note(self, text: str) -> None:
+        self._add(notes=(*self.so_far.notes, text))
+
+
+def candidates(unbacked: Look, backed: Look) -> Iterator[Question]:
+    """The questions of the unbacked version, each place once, without those that the backed version was answered the
+    same way at the same place: there torch does not know more.
+    """
+    same = {(one.kind, one.file, one.line) for one in backed.questions}
+    seen: set[tuple[str, str, int]] = set()
+    for question in unbacked.questions:
+        place = (question.kind, question.file, question.line)
+        if place not in same and place not in seen:
+            seen.add(place)
+            yield question
