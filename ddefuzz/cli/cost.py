@@ -8,15 +8,16 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.artifacts.model import version
-from ddefuzz.checking.check import START_SECONDS, targets_of
+from ddefuzz.checking.check import START_SECONDS, Target, targets_of
 from ddefuzz.cli.command import SECONDS, Output, PathType, argument, click_command, formats, option
-from ddefuzz.cli.options import timeout_option
+from ddefuzz.cli.options import seed_option, timeout_option
 from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
-from ddefuzz.cost.measure import CostMeasurement
-from ddefuzz.cost.model import Cost, shown_ratio
+from ddefuzz.cost.measure import CostMeasurement, Effort, draw
+from ddefuzz.cost.model import Cost, DrawTask, shown_ratio
 from ddefuzz.cost.report import costs_view
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
-from ddefuzz.execute.pool import Pool, first_answer
+from ddefuzz.execute.pool import LostTask, Pool, Stopped, first_answer, waited
+from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.files import check_writable, write_atomically
 
 NUMBER = click.IntRange(0, 1000)
@@ -27,7 +28,7 @@ MEMORY_BYTES = 8_000_000_000
 
 @click_command("cost")
 def command(
-    targets: tuple[str, ...] = argument("FILE|FILE:NAME..."),
+    targets: tuple[str, ...] = argument("[FILE|FILE:NAME]..."),
     case: str | None = option("The case of a file with a list CASES.", metavar="ID"),
     unbacked: str = option("Dims of your example arguments, as for `ddefuzz check`.", default="", metavar="SPEC"),
     rounds: int = option(
@@ -45,6 +46,14 @@ def command(
         type_=PathType(dir_okay=False),
         metavar="FILE",
     ),
+    scale: int = option(
+        "Make the dynamic dims N times as large as in the example.",
+        default=1,
+        type_=click.IntRange(1, 100_000),
+        metavar="N",
+    ),
+    ops: int = option("Measure N ops of the catalogue, drawn by --seed.", default=0, type_=NUMBER, metavar="N"),
+    seed: int = seed_option("choice of ops"),
     timeout: float = timeout_option(600.0, "one step"),
     output: Output = formats("text", "json", "markdown", "html"),
 ) -> None:
@@ -62,14 +71,17 @@ def command(
     and how the CPU time grows when the program is repeated as 2, 4, 8 and more blocks. The functions of torch whose own
     time grows most are listed with their callers.
 
-    Exit code 1: the version with unbacked sizes does not compile, or the program is not exported.
+    Exit code 1: it compiles with static sizes and not with unbacked ones, or it is not exported.
 
     \b
     Examples:
       ddefuzz cost model.py:make_model
       ddefuzz cost model.py:forward --unbacked x:0 --rounds 31
+      ddefuzz cost --ops 40 --seed 1 --scale 64
       ddefuzz cost model.py:make_model --export --speedscope export.json
     """
+    if not targets and not ops:
+        raise InputError("found no program, expected FILE, FILE:NAME, or --ops N")
     if speedscope is not None:
         check_writable(speedscope)
     costs: list[Cost] = []
@@ -79,6 +91,7 @@ def command(
         Pool(1, memory_bytes=MEMORY_BYTES, samples=False) as pool,
     ):
         chosen = [found for name in targets for found in targets_of(pool, name, case, unbacked)]
+        chosen += _ops(pool, DrawTask(ops, seed), stopped) if ops else []
         torch = first_answer(pool.submit(version, "torch", START_SECONDS), stopped)
         for target in chosen:
             if stopped():
@@ -87,7 +100,7 @@ def command(
             if export:
                 costs.append(measuring.run_export(budget, speedscope=speedscope is not None))
             else:
-                costs.append(measuring.run(rounds, questions))
+                costs.append(measuring.run(Effort(rounds, questions, scale)))
             live.say(f"{target.case}: {_line(costs[-1])}")
     if not any(cost.looks or cost.export for cost in costs):
         raise NothingRanError("interrupted before the first version was compiled or exported")
@@ -98,10 +111,20 @@ def command(
     deliver(pages, output, {EXIT_INTERRUPTED: any(cost.interrupted for cost in costs), EXIT_FOUND: failing})
 
 
+def _ops(pool: Pool, task: DrawTask, stopped: Stopped) -> list[Target]:
+    """The programs of drawn ops, by the call of the op."""
+    texts = waited(pool.submit(draw, task, START_SECONDS), stopped)
+    if isinstance(texts, LostTask):
+        raise NothingRanError(f"--ops {task.number}: no op was drawn: {texts.reason}")
+    return [Target(name, ProgramSubject(text)) for name, text in texts]
+
+
 def _fails(cost: Cost) -> bool:
-    unbacked = cost.look("unbacked")
-    compiles = unbacked is None or unbacked.failure is None
-    return not compiles or (cost.export is not None and not cost.export.calls)
+    """Whether it does not compile with unbacked sizes, but with static ones, or is not exported."""
+    static, unbacked = cost.look("static"), cost.look("unbacked")
+    if static is None or unbacked is None:
+        return cost.export is not None and not cost.export.calls
+    return static.failure is None and unbacked.failure is not None
 
 
 def _write_speedscope(path: Path, costs: list[Cost]) -> None:
@@ -118,6 +141,8 @@ def _line(cost: Cost) -> str:
         return cost.export.error or f"the CPU time of n blocks grows as n^{cost.export.fit}"
     unbacked = cost.look("unbacked")
     if unbacked is not None and unbacked.code is None:
-        return f"the unbacked version does not compile: {unbacked.reason}"
+        static = cost.look("static")
+        which = "no version compiles" if static is not None and static.code is None else "unbacked does not compile"
+        return f"{which}: {unbacked.reason}"
     ratios = cost.ratios("unbacked", "backed", "example")
     return f"unbacked / backed {shown_ratio(ratios)}" if ratios else "no run times"

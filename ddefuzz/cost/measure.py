@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from ddefuzz.cost.model import (
     SIZES,
     VERSIONS,
     Cost,
+    DrawTask,
     ExportCost,
     ExportTask,
     Look,
@@ -49,6 +50,22 @@ def export_cost(task: ExportTask) -> ExportCost:
     return cost
 
 
+class Effort(NamedTuple):
+    """How much is measured: rounds of run times, questions that are answered, and what the dynamic dims are multiplied
+    by.
+    """
+
+    rounds: int
+    questions: int
+    scale: int = 1
+
+
+def draw(task: DrawTask) -> tuple[tuple[str, str], ...]:
+    """A task of a worker: `ddefuzz.cost.ops.draw`."""
+    texts: tuple[tuple[str, str], ...] = late("ddefuzz.cost.ops").draw(task)
+    return texts
+
+
 class CostMeasurement:
     """One measurement, step by step: `so_far` is what there is when a step is interrupted."""
 
@@ -58,12 +75,12 @@ class CostMeasurement:
         self.pool, self.target, self.timeout, self.stopped, self.say = pool, target, timeout, stopped, say
         self.so_far = Cost(target.case, torch)
 
-    def run(self, rounds: int, questions: int) -> Cost:
-        """Measure the versions, in so many rounds, and answer so many questions one at a time."""
+    def run(self, effort: Effort) -> Cost:
+        """Measure the versions, and answer questions one at a time."""
         try:
-            self._look()
-            self._time(rounds)
-            self._decide(rounds, questions)
+            self._look(effort)
+            self._time(effort)
+            self._decide(effort)
         except KeyboardInterrupt:
             self._add(interrupted=True)
         return self.so_far
@@ -79,20 +96,20 @@ class CostMeasurement:
         self._add(export=ExportCost(error=f"{seen.outcome}: {seen.reason}") if isinstance(seen, LostTask) else seen)
         return self.so_far
 
-    def _look(self) -> None:
+    def _look(self, effort: Effort) -> None:
         for version in VERSIONS:
             self.say(f"{self.target.case}: compiling with sizes {version}")
-            seen = self._answer(look, LookTask(self.target.subject, version))
+            seen = self._answer(look, LookTask(self.target.subject, effort.scale, version))
             if isinstance(seen, LostTask):
                 seen = Look(version, seen.outcome, seen.reason)
             self._add(looks=(*self.so_far.looks, seen))
 
-    def _time(self, rounds: int) -> None:
+    def _time(self, effort: Effort) -> None:
         versions = tuple(one.version for one in self.so_far.looks if one.outcome == "ok")
-        if not rounds or not versions:
+        if not effort.rounds or not versions:
             return
         self.say(f"{self.target.case}: compiling {len(versions)} versions for real, and timing their calls")
-        timings = self._answer(time_versions, TimeTask(self.target.subject, versions, rounds))
+        timings = self._answer(time_versions, TimeTask(self.target.subject, effort.scale, versions, effort.rounds))
         if isinstance(timings, LostTask):
             self._note(f"no times: {timings.reason}")
         else:
@@ -101,7 +118,7 @@ class CostMeasurement:
             for size in left_out:
                 self._note(f"no times at {size} the size: eager refuses it")
 
-    def _decide(self, rounds: int, questions: int) -> None:
+    def _decide(self, effort: Effort) -> None:
         unbacked, backed = (self.so_far.look(name) for name in ("unbacked", "backed"))
         if unbacked is None or backed is None or unbacked.code is None:
             return
@@ -110,17 +127,24 @@ class CostMeasurement:
         )
         self._add(asked=len(asked))
         effects: list[QuestionEffect] = []
-        for tried, question in enumerate(asked[:questions], 1):
-            self.say(f"{self.target.case}: question {tried} of {min(len(asked), questions)}, {question}")
-            seen = self._answer(look, LookTask(self.target.subject, "unbacked", (question,)))
+        for tried, question in enumerate(asked[: effort.questions], 1):
+            self.say(f"{self.target.case}: question {tried} of {min(len(asked), effort.questions)}, {question}")
+            seen = self._answer(look, LookTask(self.target.subject, effort.scale, "unbacked", (question,)))
             self._add(tried=tried)
             if isinstance(seen, Look) and seen.code is not None and seen.code.differs(unbacked.code):
                 effects.append(QuestionEffect(question, seen.code))
                 self._add(decided=tuple(effects))
         effects.sort(key=lambda one: one.code.work)
-        for place, decided in enumerate(effects[:MOST_TIMED] if rounds else ()):
+        for place, decided in enumerate(effects[:MOST_TIMED] if effort.rounds else ()):
             self.say(f"{self.target.case}: timing the answer to {decided.question}")
-            task = TimeTask(self.target.subject, ("backed", "unbacked"), rounds, ("example",), (decided.question,))
+            task = TimeTask(
+                self.target.subject,
+                effort.scale,
+                ("backed", "unbacked"),
+                effort.rounds,
+                ("example",),
+                (decided.question,),
+            )
             timings = self._answer(time_versions, task)
             if isinstance(timings, LostTask):
                 self._note(f"no times with the answer to {decided.question}: {timings.reason}")

@@ -211,10 +211,20 @@ class Cost(msgspec.Struct, frozen=True):
         return tuple(first / second for first, second in pairs)
 
 
+class DrawTask(msgspec.Struct, frozen=True):
+    """Draw programs of so many ops."""
+
+    number: int
+    seed: int
+
+
 class LookTask(msgspec.Struct, frozen=True):
-    """Compile a version until the C++ compiler, with these questions answered as for known sizes."""
+    """Compile a version until the C++ compiler, with these questions answered as for known sizes. The dynamic dims are
+    `scale` times as large as in the example.
+    """
 
     subject: Subject
+    scale: int
     version: VersionName
     answered: tuple[Question, ...] = ()
 
@@ -225,6 +235,7 @@ class TimeTask(msgspec.Struct, frozen=True):
     """
 
     subject: Subject
+    scale: int
     versions: tuple[VersionName, ...]
     rounds: int
     sizes: tuple[str, ...] = tuple(SIZES)

@@ -112,7 +112,7 @@ def look(task: LookTask) -> Look:
 
     def make() -> PreparedSubject:
         nonlocal reason
-        made = version_of(_dynamic(task.subject), task.version)
+        made = version_of(_dynamic(task.subject, task.scale), task.version)
         if isinstance(made, str):
             reason = made
             raise InputError(made)
@@ -149,15 +149,16 @@ def _answers(questions: Sequence[Question]) -> tuple[Answer, ...]:
     )
 
 
-def _dynamic(subject: Subject) -> PreparedSubject:
-    """The subject, which has dims that can be unbacked."""
+def _dynamic(subject: Subject, scale: int) -> PreparedSubject:
+    """The subject, which has dims that can be unbacked, with these dims `scale` times as large."""
     prepared = prepare(subject)
     if not (prepared.unbacked or prepared.backed):
         raise InputError(
             "found no dim of an argument that is unbacked, expected one: --unbacked NAME:DIM, NAME_unbacked, "
             "mark_unbacked, or a program with a symbol such as u0"
         )
-    return prepared if prepared.unbacked else replace(prepared, unbacked=prepared.backed)
+    prepared = prepared if prepared.unbacked else replace(prepared, unbacked=prepared.backed)
+    return scaled(prepared, prepared.unbacked, scale) or prepared
 
 
 def code_of(texts: Sequence[str], guards: int) -> Code:
@@ -223,14 +224,14 @@ def time_versions(task: TimeTask) -> tuple[Timing, ...]:
     """Compile the versions for real, and measure their calls and those of eager in turn."""
     with captured_output(), kept_apart(task.subject), clean_slate(), _settings():
         _warm_up()
-        prepared = _dynamic(task.subject)
+        prepared = _dynamic(task.subject, task.scale)
         compiled: dict[str, tuple[Timing, Callable[..., Any], PreparedSubject]] = {}
         for name in task.versions:
-            made = version_of(_dynamic(task.subject), name)
+            made = version_of(_dynamic(task.subject, task.scale), name)
             if not isinstance(made, str):
                 compiled[name] = _compiled(name, made)
         if task.answered:
-            made = version_of(_dynamic(task.subject), "unbacked")
+            made = version_of(_dynamic(task.subject, task.scale), "unbacked")
             assert not isinstance(made, str)
             compiled["answered"] = _compiled("answered", made, task.answered)
         timings = {name: one for name, (one, _, _) in compiled.items()} | {"eager": Timing("eager")}

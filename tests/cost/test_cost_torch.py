@@ -64,11 +64,11 @@ def test_only_outermost_loops_are_passes() -> None:
 
 @pytest.mark.slow
 def test_the_guard_that_costs_a_pass_over_memory_is_found() -> None:
-    unbacked = look(LookTask(SOFTMAX, "unbacked"))
+    unbacked = look(LookTask(SOFTMAX, 1, "unbacked"))
     assert unbacked.code is not None
     (guard,) = [one for one in unbacked.questions if one.kind == "guard" and one.function.endswith("safe_amax")]
     assert (guard.answer, guard.wish) == ("False", "True")
-    answered, backed = look(LookTask(SOFTMAX, "unbacked", (guard,))), look(LookTask(SOFTMAX, "backed"))
+    answered, backed = look(LookTask(SOFTMAX, 1, "unbacked", (guard,))), look(LookTask(SOFTMAX, 1, "backed"))
     assert answered.code is not None
     assert backed.code is not None
     assert unbacked.code.passes > answered.code.passes == backed.code.passes
@@ -76,7 +76,7 @@ def test_the_guard_that_costs_a_pass_over_memory_is_found() -> None:
 
 @pytest.mark.slow
 def test_all_versions_are_timed_side_by_side() -> None:
-    timings = {one.version: one for one in time_versions(TimeTask(SOFTMAX, ("static", "unbacked"), 2))}
+    timings = {one.version: one for one in time_versions(TimeTask(SOFTMAX, 1, ("static", "unbacked"), 2))}
     assert set(timings) == {"static", "unbacked", "eager"}
     for one in timings.values():
         assert not one.error

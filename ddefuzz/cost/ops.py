@@ -1,0 +1,36 @@
+"""Draws ops of the catalogue whose cost is measured. Runs in a worker."""
+
+from __future__ import annotations
+
+import random
+
+from ddefuzz.cost.model import DrawTask
+from ddefuzz.generate.make import singles
+from ddefuzz.ops.catalogue import OPS
+from ddefuzz.program.expressions import print_expression
+from ddefuzz.program.model import Program, functions_in
+from ddefuzz.program.recipes import FLOATS
+from ddefuzz.program.text import print_program
+
+TRIED = 4
+"""The programs of an op of which the first that fits is taken."""
+
+
+def draw(task: DrawTask) -> tuple[tuple[str, str], ...]:
+    """Programs, each of another op, chosen by the seed: the call of the op, and the text. Each has a float input with
+    an unbacked dim, and takes no gradients, which dynamo does not capture.
+    """
+    texts: list[tuple[str, str]] = []
+    for spec in random.Random(task.seed).sample(OPS, len(OPS)):
+        if len(texts) == task.number:
+            break
+        program = next(filter(_fits, singles(spec, TRIED)), None)
+        if program is not None:
+            texts.append((print_expression(program.steps[-1].value), print_program(program)))
+    return tuple(texts)
+
+
+def _fits(program: Program) -> bool:
+    inputs = [item for item in program.inputs if any(dim.symbol for dim in item.shape)]
+    takes_gradients = any("grad" in name or "backward" in name for name in functions_in(program))
+    return not takes_gradients and any(item.dtype in FLOATS for item in inputs)
