@@ -94,6 +94,34 @@ SEED = option("--seed", 0, "Seed of the generator.", least=0)
 PROFILE = "Kind of programs to generate, as for `ddefuzz run`."
 
 BENCHMARKS = {
+    "ablation": Benchmark(
+        """Measure what each optimization of shape reasoning saves in an export: on, or undone if torch has it.
+
+        Each export runs in its own process. In each round, all optimizations run in turn with an export without a
+        change. The exported programs are compared: graphs, assertions and ranges of symbols.
+        """,
+        "ablation:run",
+        (
+            option(
+                "--workload",
+                ("unbind_split_flip_cat", "totals", "views"),
+                "Which workloads of ci/bench/export_time.py.",
+                "workloads",
+            ),
+            click.option(
+                "--n",
+                "sizes",
+                type=click.IntRange(1),
+                multiple=True,
+                default=(80, 320),
+                show_default=True,
+                metavar="N",
+                help="How many there are in a workload. Can be repeated.",
+            ),
+            option("--rounds", 3, "Rounds of each n."),
+            option("--seconds", 600, "CPU seconds of one export at most."),
+        ),
+    ),
     "backtest": Benchmark(
         """Measure how many failures that were reported to PyTorch are among the findings, by category.
 

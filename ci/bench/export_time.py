@@ -243,13 +243,13 @@ def run_measure(task: MeasureTask) -> Point:
     """Export one workload. A small export before it has imported all that export imports."""
     program, arguments = WORKLOADS[task.workload].make(task.n)
     with captured_output():
-        _export(*WORKLOADS[task.workload].make(1))
+        export_module(*WORKLOADS[task.workload].make(1))
         with (
             counting() if task.how == "counted" else nullcontext(Counts()) as counts,
             sampled() if task.how == "sampled" else nullcontext(Samples()) as samples,
         ):
             before = time.process_time()
-            exported = _export(program, arguments)
+            exported = export_module(program, arguments)
             seconds = time.process_time() - before
         agrees = torch.equal(program(*arguments), exported.module()(*arguments))
     counted = {**dict(sorted(counts.calls.items())), "sympy": counts.sympy, "repeated": counts.repeated()}
@@ -267,7 +267,9 @@ def run_measure(task: MeasureTask) -> Point:
     )
 
 
-def _export(program: Any, arguments: tuple[Any, ...]) -> Any:
+def export_module(program: Any, arguments: tuple[Any, ...]) -> Any:
+    """The program exported, non-strict."""
+
     class Module(torch.nn.Module):
         def forward(self, *args: Any) -> Any:
             return program(*args)
