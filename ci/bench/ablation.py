@@ -93,8 +93,8 @@ def _all_replaced() -> Iterator[None]:
     inner = REPLACE.get()
 
     def replace(self: Any, expr: Any) -> Any:
-        found = {symbol: FIND.get()(self, symbol) for symbol in expr.free_symbols}
-        return inner(self, expr.xreplace(found)) if found else expr
+        values = {symbol: FIND.get()(self, symbol) for symbol in expr.free_symbols}
+        return inner(self, expr.xreplace(values)) if values else expr
 
     for name in ("cache_clear", "cache_info"):
         setattr(replace, name, getattr(inner, name))

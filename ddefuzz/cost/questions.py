@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import FrameType
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import sympy  # type: ignore[import-untyped]
 import torch
@@ -18,8 +17,6 @@ from ddefuzz.cost.model import Question, QuestionKind
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Guard
 from ddefuzz.instrument.truth import value_at
-
-INDUCTOR = "torch._inductor"
 
 _PASS_ON = ("functools.py", "contextlib.py")
 """Files that only pass a question on, besides the one with inductor's own functions and this one."""
@@ -128,10 +125,7 @@ def interviewed(interview: Interview) -> Iterator[None]:
             stack.enter_context(api.replaced(_hint(api, interview)))
         stack.enter_context(torch_api.HINT_OR_ERROR.replaced(_hint_or_error(interview)))
         for api in torch_api.UNBACKED_QUESTIONS:
-            inner, hook = api.get(), _unbacked(api, interview)
-            for name, module in list(sys.modules.items()):
-                if name.startswith(INDUCTOR) and vars(module).get(api.name) is inner:
-                    stack.enter_context(patch.object(module, api.name, hook))
+            stack.enter_context(api.replaced_below(torch_api.INDUCTOR_FILES, _unbacked(api, interview)))
         yield
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ddefuzz.instrument import frames
+from ddefuzz.instrument import frames, torch_api
 
 INTERVAL_SECONDS = 0.002
 """The CPU time between two samples; the kernel may take them less often.
@@ -24,12 +24,7 @@ The timer is that of user time: a task's limit has the one of all CPU time.
 """
 
 _TORCH = "torch/"
-_PASS_ON = (
-    "torch/fx/experimental/recording.py",
-    "torch/utils/_stats.py",
-    "torch/utils/_config_module.py",
-    "torch/_compile.py",
-)
+_PASS_ON = (*torch_api.WRAPPER_FILES, torch_api.DISABLE_DYNAMO_FILE)
 _WRAPPERS = ("wrapper", "inner", "_fn", "<listcomp>", "<genexpr>", "<lambda>")
 """Files and functions that only call another function: its time is not theirs, and they say nothing in a chain."""
 
@@ -80,7 +75,7 @@ def _innermost(stack: Sequence[Function]) -> int | None:
 
 
 def _counts(function: Function) -> bool:
-    own = function.file.startswith(_TORCH) and function.file not in _PASS_ON
+    own = function.file.startswith(_TORCH) and not any(function.file in wrappers for wrappers in _PASS_ON)
     return own and function.name not in _WRAPPERS
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -70,6 +71,16 @@ class Api:
         """Replace the attribute in a `with` block. Raises UnsupportedError if this torch does not have it."""
         replacing: AbstractContextManager[object] = patch.object(self.owner(), self.name_here(), value)
         return replacing
+
+    def replaced_below(self, folder: TorchFile, value: object) -> AbstractContextManager[object]:
+        """Replace a function in the modules of a folder that have imported it by name. Raises UnsupportedError."""
+        function, name = self.get(), self.name_here()
+        stack = ExitStack()
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None) or ""
+            if vars(module).get(name) is function and file.removeprefix(f"{torch_parent()}/") in folder:
+                stack.enter_context(patch.object(module, name, value))
+        return stack
 
     def get(self) -> Any:
         """The attribute itself. Raises UnsupportedError if this torch does not have it."""

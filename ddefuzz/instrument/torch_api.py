@@ -427,14 +427,18 @@ OUTPUT_STRIDES = Api("torch._inductor.graph:GraphLowering.run_node", "requires t
 # Files of torch's source, with which the files of frames and places are compared.
 SYMBOLIC_SHAPES_FILE = TorchFile("torch/fx/experimental/symbolic_shapes.py", "ShapeEnv, guard_or_false")
 SYM_NODE_FILE = TorchFile("torch/fx/experimental/sym_node.py", "SymNode")
+WRAPPER_FILES = (
+    TorchFile("torch/fx/experimental/recording.py", "the wrapper that can record calls of ShapeEnv"),
+    TorchFile("torch/utils/_stats.py", "the counting wrapper of SymNode methods"),
+    TorchFile("torch/utils/_config_module.py", "settings that are patched in the calls between"),
+)
+"""Files that only call another function."""
 GUARD_FILES = (
     SYMBOLIC_SHAPES_FILE,
     SYM_NODE_FILE,
     TorchFile("torch/__init__.py", "SymBool.__bool__, SymInt.__index__ and others, torch._check"),
-    TorchFile("torch/fx/experimental/recording.py", "the wrapper that can record calls of ShapeEnv"),
     TorchFile("torch/fx/experimental/_size_hinting.py", "hints of sizes"),
-    TorchFile("torch/utils/_stats.py", "the counting wrapper of SymNode methods"),
-    TorchFile("torch/utils/_config_module.py", "settings that are patched in the calls between"),
+    *WRAPPER_FILES,
 )
 """Files between a caller and `evaluate_expr`. The first frame outside of them evaluated the guard."""
 INDUCTOR_SIZES_FILE = TorchFile("torch/_inductor/sizevars.py", "inductor's own calls of evaluate_expr")
@@ -443,9 +447,9 @@ INDUCTOR_GUARDS = tuple(
     for method in ("evaluate_expr", "guard_or_false", "guard_or_true")
 )
 """The functions of that file that pass a guard on for their caller. Its others evaluate guards of their own."""
-KNOWN_QUESTIONS = tuple(
-    Api(f"torch._inductor.sizevars:SizeVarAllocator.{method}", "hooked: asks what is known of sizes for sure")
-    for method in ("statically_known_true", "statically_known_multiple_of")
+KNOWN_QUESTIONS = (
+    KNOWN_TRUE,
+    Api("torch._inductor.sizevars:SizeVarAllocator.statically_known_multiple_of", "hooked: the same of a division"),
 )
 HINT_QUESTIONS = tuple(
     Api(f"torch._inductor.sizevars:SizeVarAllocator.{method}", "hooked: a number to estimate with", ("expr",))
@@ -454,9 +458,9 @@ HINT_QUESTIONS = tuple(
 HINT_OR_ERROR = Api(
     "torch._inductor.sizevars:SizeVarAllocator.guarding_hint_or_throw", "hooked: raises for unbacked sizes", ("expr",)
 )
-UNBACKED_QUESTIONS = tuple(
-    Api(f"{_SHAPES}:{function}", "hooked: the unbacked symbols of an expression", ("x",))
-    for function in ("free_unbacked_symbols", "has_free_unbacked_symbols")
+UNBACKED_QUESTIONS = (
+    FREE_UNBACKED,
+    Api(f"{_SHAPES}:has_free_unbacked_symbols", "hooked: whether an expression has unbacked symbols", ("x",)),
 )
 SIZES_FOR_CXX = TorchFile(
     "torch/_subclasses/fake_tensor.py",
