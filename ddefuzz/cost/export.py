@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
+import torch
 
 from ddefuzz.cost.model import Evaluation, ExportCost, ExportTask
 from ddefuzz.cost.sampling import Samples, fit, growing, sampled, speedscope, spent_of
 from ddefuzz.execute.observe import captured_output, clean_slate, kept_apart
-from ddefuzz.execute.preparation import PreparedSubject
+from ddefuzz.execute.preparation import PreparedSubject, with_leaves
 from ddefuzz.execute.stages import export
 from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument.counting import Counts, counting
@@ -55,7 +57,7 @@ def _points(task: ExportTask, carried: Mapping[int, int]) -> tuple[dict[int, Sam
     n, begun = FIRST, time.process_time()
     while n <= MOST and time.process_time() - begun < task.budget / 3:
         try:
-            prepared = repeated(prepare(task.subject), n, carried)
+            prepared = repeated(_on_copies(prepare(task.subject)), n, carried)
             with sampled() as samples:
                 export(prepared)
         except Exception as error:  # noqa: BLE001 the subject is under test
@@ -63,6 +65,22 @@ def _points(task: ExportTask, carried: Mapping[int, int]) -> tuple[dict[int, Sam
         points[n] = samples
         n *= 2
     return points, ""
+
+
+def _on_copies(prepared: PreparedSubject) -> PreparedSubject:
+    """The subject, which copies its tensors first: torch remembers `nonzero` of a fake tensor, and all blocks that get
+    the same one would have one symbol (torch/_subclasses/fake_impls.py).
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = with_leaves(args, kwargs, lambda _, leaf: leaf.clone() if _is_plain(leaf) else leaf)
+        return prepared.call(*args, **kwargs)
+
+    return replace(prepared, call=call)
+
+
+def _is_plain(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and not isinstance(leaf, torch.nn.Parameter)
 
 
 def _seconds(prepared: PreparedSubject) -> float:

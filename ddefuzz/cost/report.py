@@ -220,7 +220,7 @@ def _export(cost: ExportCost) -> Iterator[Block]:
             yield Heading("Functions that evaluate most", 3)
             yield table(("function", "times"), sites, right=("times",), code=("function",))
     if cost.blocks:
-        chained = "each gets results of the one before" if cost.chained else "all with the same inputs"
+        chained = "each gets results of the one before" if cost.chained else "all with copies of the same inputs"
         yield Heading(f"Exports of n blocks of it ({chained})", 3)
         yield table(("n", "CPU s"), [(str(n), f"{seconds:.2f}") for n, seconds in cost.blocks], right=("n", "CPU s"))
         if cost.fit is not None:
