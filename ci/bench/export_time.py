@@ -147,6 +147,20 @@ def totals(n: int) -> Made:
     return program, (torch.ones(n, 3, dtype=torch.bool),)
 
 
+@_workload("n sizes, of which each partial sum is checked")
+def sums(n: int) -> Made:
+    def program(sizes: Tensor) -> Tensor:
+        total: Any = 0
+        for size in sizes.unbind():
+            length = size.item()
+            check(length >= 0)
+            total = total + length
+            check(total <= 1_000_000)
+        return torch.ones(total)
+
+    return program, (torch.full((n,), 2),)
+
+
 @_workload("n views with a data-dependent size and a size that torch infers (-1)")
 def inferred(n: int) -> Made:
     def program(x: Tensor, sizes: Tensor) -> Tensor:

@@ -53,7 +53,8 @@ def command(
         metavar="N",
     ),
     ops: int = option("Measure N ops of the catalogue, drawn by --seed.", default=0, type_=NUMBER, metavar="N"),
-    seed: int = seed_option("choice of ops"),
+    draws: int = option("Measure N programs of the generator, drawn by --seed.", default=0, type_=NUMBER, metavar="N"),
+    seed: int = seed_option("ops and programs"),
     timeout: float = timeout_option(600.0, "one step"),
     output: Output = formats("text", "json", "markdown", "html"),
 ) -> None:
@@ -78,10 +79,11 @@ def command(
       ddefuzz cost model.py:make_model
       ddefuzz cost model.py:forward --unbacked x:0 --rounds 31
       ddefuzz cost --ops 40 --seed 1 --scale 64
+      ddefuzz cost --draws 100 --export --budget 10
       ddefuzz cost model.py:make_model --export --speedscope export.json
     """
-    if not targets and not ops:
-        raise InputError("found no program, expected FILE, FILE:NAME, or --ops N")
+    if not targets and not ops and not draws:
+        raise InputError("found no program, expected FILE, FILE:NAME, --ops N or --draws N")
     if speedscope is not None:
         check_writable(speedscope)
     costs: list[Cost] = []
@@ -91,7 +93,7 @@ def command(
         Pool(1, memory_bytes=MEMORY_BYTES, samples=False) as pool,
     ):
         chosen = [found for name in targets for found in targets_of(pool, name, case, unbacked)]
-        chosen += _ops(pool, DrawTask(ops, seed), stopped) if ops else []
+        chosen += _drawn(pool, DrawTask(ops, draws, seed), stopped) if ops or draws else []
         torch = first_answer(pool.submit(version, "torch", START_SECONDS), stopped)
         for target in chosen:
             if stopped():
@@ -111,11 +113,11 @@ def command(
     deliver(pages, output, {EXIT_INTERRUPTED: any(cost.interrupted for cost in costs), EXIT_FOUND: failing})
 
 
-def _ops(pool: Pool, task: DrawTask, stopped: Stopped) -> list[Target]:
-    """The programs of drawn ops, by the call of the op."""
+def _drawn(pool: Pool, task: DrawTask, stopped: Stopped) -> list[Target]:
+    """The programs that are drawn, by the call of the op or the number of the draw."""
     texts = waited(pool.submit(draw, task, START_SECONDS), stopped)
     if isinstance(texts, LostTask):
-        raise NothingRanError(f"--ops {task.number}: no op was drawn: {texts.reason}")
+        raise NothingRanError(f"no program was drawn: {texts.reason}")
     return [Target(name, ProgramSubject(text)) for name, text in texts]
 
 

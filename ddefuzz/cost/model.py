@@ -212,9 +212,10 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class DrawTask(msgspec.Struct, frozen=True):
-    """Draw programs of so many ops."""
+    """Draw programs of so many ops, and so many programs of the generator."""
 
-    number: int
+    ops: int
+    draws: int
     seed: int
 
 

@@ -15,8 +15,31 @@ def costs_view(costs: Sequence[Cost]) -> Iterator[Block]:
     if len(compiled) > 1:
         yield Heading(f"What unbacked sizes cost (torch {compiled[0].torch}, CPU)", 1)
         yield from _summary(compiled)
+    exported = [(cost, cost.export) for cost in costs if cost.export is not None]
+    if len(exported) > 1:
+        yield Heading(f"What exports spend on shapes (torch {exported[0][0].torch})", 1)
+        yield _export_summary(exported)
     for cost in costs:
         yield from _cost_view(cost)
+
+
+def _export_summary(exported: Sequence[tuple[Cost, ExportCost]]) -> Block:
+    """A row for each target, the steepest first by the lower end of the interval."""
+
+    def steepness(pair: tuple[Cost, ExportCost]) -> float:
+        fit = pair[1].fit
+        return -fit.interval[0] if fit is not None and fit.interval is not None else 0.0
+
+    rows = []
+    for cost, export in sorted(exported, key=steepness):
+        largest = f"{export.blocks[-1][0]}" if export.blocks else "-"
+        seconds = f"{export.blocks[-1][1]:.2f}" if export.blocks else "-"
+        first = export.growing[0].function if export.growing else export.error or "-"
+        rows.append((cost.case, largest, seconds, str(export.fit or "-"), first))
+    numbers = ("blocks", "CPU s", "exponent")
+    return table(
+        ("program", *numbers, "grows most"), rows, right=numbers, code=("grows most",), folding=("grows most",)
+    )
 
 
 def _summary(costs: Sequence[Cost]) -> Iterator[Block]:
