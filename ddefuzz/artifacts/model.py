@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -53,16 +54,48 @@ class Symbol(msgspec.Struct, frozen=True):
     line: str = ""
 
 
+_PLACE = re.compile(r"(.+?):(\d+)(?: |$)")
+
+
 class Link(msgspec.Struct, frozen=True):
     """The way from a line of the user's code to a node of the graph, and to the kernel that computes it.
 
-    `kernel` is empty in a stage without kernels, and for nodes that need none, such as arithmetic of sizes.
+    `kernel` is empty in a stage without kernels, and for nodes that need none, such as arithmetic of sizes. `number` is
+    the node's line in the graph, from 1.
     """
 
     line: str
     node: str
     op: str
     kernel: str = ""
+    number: int = 0
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """File and number of the user's line; None if there is none."""
+        match = _PLACE.match(self.line)
+        return (match[1], int(match[2])) if match is not None else None
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels, one for each call of one."""
+        return tuple(self.kernel.split(", ")) if self.kernel else ()
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """A kernel that generated code calls: how often, and the CPU microseconds of these calls."""
+
+    name: str
+    calls: int
+    microseconds: float
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Lines of a file of the user's, from `first` on. `file` is as in the lines of nodes."""
+
+    file: str
+    first: int
+    text: str
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -113,7 +146,9 @@ class GraphBreaks(msgspec.Struct, frozen=True):
 
 
 class StageOutput(msgspec.Struct, frozen=True):
-    """What one stage made under one semantics. `fallbacks` are the guards that it could not decide."""
+    """What one stage made under one semantics. `fallbacks` are the guards that it could not decide, `kernels` the
+    kernels of its code, if they were timed, and `sources` the lines of the user's that made nodes.
+    """
 
     stage: Stage
     semantics: str
@@ -125,6 +160,8 @@ class StageOutput(msgspec.Struct, frozen=True):
     links: tuple[Link, ...] = ()
     fallbacks: tuple[Guard, ...] = ()
     seconds: float = 0.0
+    kernels: tuple[Kernel, ...] = ()
+    sources: tuple[Source, ...] = ()
 
     @property
     def assertions(self) -> int:
@@ -187,11 +224,12 @@ class Artifacts(msgspec.Struct, frozen=True):
 
 
 class MakeTask(msgspec.Struct, frozen=True):
-    """A stage to run for what it makes."""
+    """A stage to run for what it makes; `timed` for the times of inductor's kernels, too."""
 
     subject: Subject
     stage: Stage
     semantics: Semantics = EXPLICIT
+    timed: bool = False
 
 
 def make(task: MakeTask) -> StageOutput:

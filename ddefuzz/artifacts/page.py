@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ddefuzz import __version__
 from ddefuzz.artifacts.model import About, Artifacts, CallAt, Cause, Frame, GraphBreaks, Part, StageOutput
+from ddefuzz.artifacts.way import Way
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.errors import InputError
 from ddefuzz.escape import json_text
@@ -206,29 +207,24 @@ def _stage(stage: StageOutput, place: str) -> Iterator[Block]:
         yield Heading("Symbols", 3)
         rows = ((one.name, one.range, one.op, one.line) for one in stage.symbols)
         yield table(("symbol", "range", "made by", "line"), rows, code=("symbol", "made by", "line"))
+    way = Way(stage, place)
+    if stage.sources:
+        yield Heading("From line to node to kernel, and back", 3)
+        yield from way.sources()
+    yield from way.kernels()
     opened = stage.graph.name if stage.graph is not None else ""
-    yield from _parts(stage.parts, place, opened)
-    if stage.links:
-        with_kernels = any(link.kernel for link in stage.links)
-        titles = ("line", "node", "op", *(["kernel"] if with_kernels else []))
-        lines = [link.line for link in stage.links]
-        repeated = [at > 0 and bool(line) and line == lines[at - 1] for at, line in enumerate(lines)]
-        cells = (
-            ("〃" if again else link.line, link.node, link.op, *([link.kernel] if with_kernels else []))
-            for link, again in zip(stage.links, repeated, strict=True)
-        )
-        way = f"from line to node{' to kernel' if with_kernels else ''}"
-        yield Details(f"{way}: {counted(len(lines), 'node')}", (table(titles, cells, code=titles),))
+    yield from _parts(stage.parts, place, opened, way)
     if stage.fallbacks:
         yield Details(f"{counted(len(stage.fallbacks), 'guard')} took the fallback", tuple(_fallbacks(stage)))
 
 
-def _parts(parts: Sequence[Part], place: str, opened: str = "") -> Iterator[Block]:
+def _parts(parts: Sequence[Part], place: str, opened: str = "", way: Way | None = None) -> Iterator[Block]:
     """The texts. Other entries of torch's log are files that the page only names."""
     for part in parts:
         if part.kind == "log":
             continue
         marks = tuple(Mark(line, line, "warn") for line in part.assertions)
+        marks += way.marks(part) if way is not None else ()
         anchor = f"{place}-{part.file.replace('.', '-')}-"
         code = Code(part.text.rstrip("\n"), LANGUAGES.get(part.kind, "text"), 1, anchor, marks)
         summary = (f"{part.name}{': ' if size_of(part) else ''}{size_of(part)} (", _link(part, place), ")")

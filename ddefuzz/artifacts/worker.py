@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -13,7 +15,8 @@ import msgspec
 import torch
 
 from ddefuzz.artifacts.graph import GraphNode, nodes_of, symbols_in
-from ddefuzz.artifacts.model import DIFFED, Link, MakeTask, Part, StageOutput, Symbol, failure_of
+from ddefuzz.artifacts.kernels import time_kernels
+from ddefuzz.artifacts.model import DIFFED, Kernel, Link, MakeTask, Part, Source, StageOutput, Symbol, failure_of
 from ddefuzz.artifacts.trace import CODE, KERNELS_OF_NODES, OWN, Entry, part_of, parts_of, traced
 from ddefuzz.execute.observe import observe_in
 from ddefuzz.execute.preparation import PreparedSubject
@@ -44,6 +47,11 @@ def make(task: MakeTask) -> StageOutput:
     parts = (*own, *parts_of(entries))
     graph = next((part.text for part in parts if part.name == DIFFED[task.stage]), "")
     kernels = next((kernels_of(entry.text) for entry in entries if entry.name == KERNELS_OF_NODES), {})
+    links = tuple(
+        Link(user_line(node), node.name, node.op, kernels.get(node.name, ""), node.number)
+        for node in nodes_of(graph)
+        if node.expression
+    )
     return StageOutput(
         stage=task.stage,
         semantics=str(task.semantics),
@@ -60,14 +68,41 @@ def make(task: MakeTask) -> StageOutput:
             )
             for name, node in symbols_in(graph).items()
         ),
-        links=tuple(
-            Link(user_line(node), node.name, node.op, kernels.get(node.name, ""))
-            for node in nodes_of(graph)
-            if node.expression
-        ),
+        links=links,
         fallbacks=observed.guards,
         seconds=round(observed.seconds, 3),
+        kernels=_kernels(task) if task.timed and observed.outcome == "ok" else (),
+        sources=tuple(sources_of(links)),
     )
+
+
+def _kernels(task: MakeTask) -> tuple[Kernel, ...]:
+    """The times of inductor's kernels; none if the code cannot be compiled or called."""
+    times: list[Kernel] = []
+
+    def stage(prepared: PreparedSubject) -> None:
+        times.extend(time_kernels(prepared, lambda: prepare(task.subject)))
+
+    observe_in(stage, lambda: prepare(task.subject), Run(task.subject, task.stage, task.semantics))
+    return tuple(times)
+
+
+BESIDE = 2
+"""The lines of a file that are shown before the first line that made a node, and after the last."""
+
+
+def sources_of(links: Iterable[Link]) -> Iterator[Source]:
+    """The lines of the user's files that made nodes, with those between. torch's own files are left out."""
+    numbers: dict[str, list[int]] = {}
+    for link in links:
+        if (place := link.place) is not None:
+            numbers.setdefault(place[0], []).append(place[1])
+    for file, lines in numbers.items():
+        path = file if Path(file).is_absolute() else str(Path.cwd() / file)
+        text = linecache.getlines(path) or linecache.getlines(file)
+        first = max(1, min(lines) - BESIDE)
+        if text and not file.startswith("torch/"):
+            yield Source(file, first, "".join(text[first - 1 : max(lines) + BESIDE]))
 
 
 def _prepared_as_forward(subject: Subject) -> PreparedSubject:

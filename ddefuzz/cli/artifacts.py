@@ -65,12 +65,14 @@ def command(
     ),
     folder: Path | None = option(
         "The folder to write to. Default: artifacts-NAME.",
-        "--output",
         type_=PathType(file_okay=False),
         metavar="DIR",
     ),
+    timed: bool = option(
+        "Compile the C++ of inductor's code, and measure each kernel in calls with the example's arguments.", "--time"
+    ),
     timeout: float = timeout_option(120.0, "one stage"),
-    output: Output = formats("text", "json", files=False),
+    output: Output = formats("text", "json", "markdown"),
     jobs: int = JOBS,
     db: DatabaseUrl = DB,
 ) -> None:
@@ -78,9 +80,9 @@ def command(
 
     The graphs are dynamo's graph with its guards, the exported graph, and the forward and backward graphs of
     AOTAutograd. The code is inductor's. Assertions are marked. Each symbol is listed with its range and its origin.
-    Each node is listed with the line that made it and the kernel that computes it. A stage that fails is listed with
-    its site and cause. Graph breaks of torch.compile(fullgraph=False) are listed with reason, site and cause, and
-    what each part makes.
+    The page leads from a line of your code to its nodes, their kernels and, with --time, their run time, and back. A
+    stage that fails is listed with its site and cause. Graph breaks of torch.compile(fullgraph=False) are listed with
+    reason, site and cause, and what each part makes.
 
     The argument is a program FILE, a finding (its ID or its folder), or your own FILE:NAME as for `ddefuzz check`.
 
@@ -88,6 +90,7 @@ def command(
     Examples:
       ddefuzz artifacts dde-08f7b02bbb
       ddefuzz artifacts model.py:make_model --diff aot inductor
+      ddefuzz artifacts model.py:make_model --stage inductor --time --folder made
     """
     interpreters = interpreters_of(pythons)
     for interpreter in interpreters:
@@ -112,7 +115,11 @@ def command(
         chosen = targets[0]
         text = chosen.subject.text if isinstance(chosen.subject, ProgramSubject) else ""
         torch = first_answer(pool.submit(version, "torch", START_SECONDS), stopped)
-        tasks = [MakeTask(chosen.subject, stage, one) for stage in wanted for one in map(Semantics, semantics)]
+        tasks = [
+            MakeTask(chosen.subject, stage, one, timed and stage == "inductor")
+            for stage in wanted
+            for one in map(Semantics, semantics)
+        ]
         futures = [(task, pool.submit(make, task, timeout)) for task in tasks]
         # The last stage that is asked for makes what the earlier ones make, too.
         breaking = pool.submit(find_breaks, MakeTask(chosen.subject, wanted[-1]), timeout)
@@ -138,6 +145,7 @@ def command(
     here = msgspec.structs.replace(here, others=tuple(others), diffs=tuple(diffs_of(here, diffs, others)))
     index = write_folder(here, folder or Path(f"artifacts-{chosen.case.replace('/', '-')}"))
     pages = page_writers(chosen.case, artifacts_view(here, index), here)
+    del pages["html"]  # the page is in the folder, beside the texts that it names
     deliver(pages, output, {EXIT_INTERRUPTED: interrupted})
 
 

@@ -612,7 +612,7 @@ def test_what_runs_stored_programs(canary: Path, tmp_path: Path) -> None:
         *(("minimize", one, "--db", db, "--max-attempts", "3") for one in (*ids[:4], ids[-1])),
         *(("bisect", ids[0], "--db", db, "--python", f"{name}={sys.executable}") for name in ("a", "b")),
         ("answers", next(one for one in ids if one.startswith("dde")), "--db", db),
-        ("artifacts", ids[0], "--db", db, "--output", str(tmp_path / "art")),
+        ("artifacts", ids[0], "--db", db, "--folder", str(tmp_path / "art")),
         ("check", str(folder / ids[0] / "minimal.py")),
         ("check", str(corpus / "0.py")),
     ):

@@ -11,30 +11,25 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Progress, Result, stamp
 from ddefuzz.web.app import answering
 from ddefuzz.web.security import Access
+from tests.browsers import chromium
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START
 from tests.web.served import HOSTILE, ada, hostile
 
 pytestmark = pytest.mark.slow
-
-CHROMIUM = Path("/usr/bin/chromium")
-"""Debian's. `.ci/run` installs it."""
 
 VIOLATION = "(event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`)"
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    assert CHROMIUM.exists(), f"found no {CHROMIUM}, expected Debian's package chromium"
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+    with chromium() as started:
+        yield started
 
 
 @contextmanager
