@@ -28,7 +28,7 @@ ALLOWED = {
     "show": "classify oracles answers findings repro",
     "artifacts": "instrument execute classify oracles show",
     "checking": "program instrument execute classify oracles answers findings show",
-    "cost": "instrument execute oracles show artifacts checking",
+    "cost": "program ops instrument generate execute oracles show artifacts checking",
     "campaign": "program ops instrument generate execute classify oracles minimize answers findings show",
     "versions": "generate execute classify oracles findings repro show campaign",
     "sweep": "program ops instrument generate execute classify oracles findings show artifacts campaign",
