@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -46,8 +45,6 @@ of the phases inside of it.
 
 ROUNDING = 1e-3
 """Inductor computes in another order than eager."""
-
-_LOOP = re.compile(r"^\s*for\(int64_t \w+=")
 
 
 def version_of(prepared: PreparedSubject, version: VersionName) -> PreparedSubject | str:
@@ -168,27 +165,11 @@ def code_of(texts: Sequence[str], guards: int) -> Code:
         sum(sum(one.generated.values()) for one in kernels),
         sum(sum(one.extern.values()) for one in kernels),
         sum(sum(one.fallback.values()) for one in kernels),
-        sum(map(passes_in, texts)),
+        sum(one.passes for one in kernels),
         sum(one.vectorized for one in kernels),
         guards,
         sum(len(assertions_in_code(text)) for text in texts),
     )
-
-
-def passes_in(text: str) -> int:
-    """The loops of generated C++ that are in no other loop: how often it goes over memory.
-
-    >>> passes_in("for(int64_t x0=0; x0<4; x0+=1)\\n{\\n    for(int64_t x1=0; x1<2; x1+=1)\\n    {\\n    }\\n}")
-    1
-    """
-    count, depth, inside = 0, 0, -1
-    for line in text.splitlines():
-        if _LOOP.match(line) and inside < 0:
-            count, inside = count + 1, depth
-        depth += line.count("{") - line.count("}")
-        if depth <= inside and "}" in line:
-            inside = -1
-    return count
 
 
 def _called_once(prepared: PreparedSubject, interview: Interview) -> None:

@@ -19,6 +19,7 @@ _COMMENT = re.compile(r"^\s*#")
 _BODY = re.compile(r"^\s+def call\(|^def call\(")
 _END = re.compile(r"^\S")
 _NUMBER = re.compile(r"_\d+$")
+_LOOP = re.compile(r"^\s*for\(int64_t \w+=")
 
 
 class Kernels(NamedTuple):
@@ -26,13 +27,14 @@ class Kernels(NamedTuple):
 
     `generated` are those that inductor wrote, `extern` calls of libraries (`extern_kernels.mm`), and `fallback` the
     eager ops that it calls because it has no code of its own for them (`torch.ops.aten.sort.stable`). `vectorized` says
-    how many lines of C++ use vectors.
+    how many lines of C++ use vectors, `passes` how many loops of C++ are in no other loop: each goes over memory once.
     """
 
     generated: dict[str, int]
     extern: dict[str, int]
     fallback: dict[str, int]
     vectorized: int
+    passes: int = 0
 
     @property
     def called(self) -> dict[str, int]:
@@ -61,7 +63,19 @@ def kernels_in(text: str) -> Kernels:
         generated.update(_NUMBER.sub("", name) for name in _GENERATED.findall(line))
         extern.update(_EXTERN.findall(line))
         fallback.update(first or second for first, second in _FALLBACK.findall(line))
-    return Kernels(dict(generated), dict(extern), dict(fallback), len(_LOADED.findall(text)))
+    return Kernels(dict(generated), dict(extern), dict(fallback), len(_LOADED.findall(text)), passes_in(text))
+
+
+def passes_in(text: str) -> int:
+    """The loops of generated C++ that are in no other loop."""
+    count, depth, inside = 0, 0, -1
+    for line in text.splitlines():
+        if _LOOP.match(line) and inside < 0:
+            count, inside = count + 1, depth
+        depth += line.count("{") - line.count("}")
+        if depth <= inside and "}" in line:
+            inside = -1
+    return count
 
 
 def worse_in(unbacked: Kernels, backed: Kernels) -> dict[str, str]:
@@ -76,6 +90,8 @@ def worse_in(unbacked: Kernels, backed: Kernels) -> dict[str, str]:
     if unbacked.number > backed.number:
         called = more(unbacked.called, backed.called)
         worse["more-kernels"] = f"{unbacked.number} calls of kernels, {backed.number} with backed sizes: {called}"
+    elif unbacked.passes > backed.passes:
+        worse["more-passes"] = f"{unbacked.passes} loops over memory, {backed.passes} with backed sizes"
     if backed.vectorized and not unbacked.vectorized and unbacked.generated:
         worse["not-vectorized"] = f"no vectors, {backed.vectorized} lines with vectors with backed sizes"
     return worse

@@ -180,6 +180,11 @@ KINDS: Mapping[Kind, KindRow] = {
             "{site} makes inductor call more kernels: {evidence}",
         ),
         (
+            "more-passes",
+            "inductor's code for unbacked sizes goes over memory in more loops than its code for backed sizes",
+            "{site} makes inductor go over memory more often: {evidence}",
+        ),
+        (
             "not-vectorized",
             "inductor's code for unbacked sizes has no vector instructions, and its code for backed sizes has",
             "{site} keeps inductor from using vectors: {evidence}",

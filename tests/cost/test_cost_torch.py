@@ -14,12 +14,13 @@ from click.testing import CliRunner
 from ddefuzz.cli.cost import command
 from ddefuzz.cost.export import export_cost
 from ddefuzz.cost.model import ExportTask, LookTask, TimeTask
-from ddefuzz.cost.worker import look, passes_in, scaled, time_versions, version_of
+from ddefuzz.cost.worker import look, scaled, time_versions, version_of
 from ddefuzz.errors import InputError
 from ddefuzz.execute.preparation import leaves_of
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
+from ddefuzz.oracles.kernels import passes_in
 
 SOFTMAX = ProgramSubject(Path("corpora/cost/softmax_columns.py").read_text(encoding="utf-8"))
 TWO = ProgramSubject(

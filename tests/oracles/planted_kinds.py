@@ -36,7 +36,7 @@ from ddefuzz.oracles.program import look, observe
 from ddefuzz.program.sizes import CALL_SIZES, REPEATED_SIZES, CallSize
 from tests.bench.planted_growth import quadratic
 from tests.oracles import test_growth, test_lowering, test_mechanism, test_planted_assertions, test_recompilation
-from tests.oracles.planted_lowering import falling_back, never_fused, without_vectors
+from tests.oracles.planted_lowering import falling_back, loops_not_fused, never_fused, without_vectors
 from tests.oracles.planted_relations import FAULTS
 
 HEADER = "# ddefuzz program v1\n# inputs: "
@@ -219,6 +219,14 @@ def program(x, mask):
 example_args = (torch.ones(6, 4), torch.arange(6) < 3)
 """
 STRIDED = f'{HEADER}x = normal\ndef program(x: Float32[Tensor, "u0 4"]):\n    return torch.relu(x)\n'
+TWO_LOOPS = """\
+# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0=64 64"]):
+    t0 = torch.relu(x)
+    t1 = torch.exp(x)
+    return (t0, t1)
+"""
 TWO_RESULTS = f"""{HEADER}x = normal
 def program(x: Float32[Tensor, "u0=64 64"]):
     t0 = torch.relu(x)
@@ -268,6 +276,7 @@ PLANTS: Mapping[Kind, Planted | InWorker] = {
     "slow-export": Planted(test_growth.TEXT, "grow", lambda patch: quadratic()),
     "falls-back": Planted(test_lowering.TEXT, "lower", lambda patch: falling_back()),
     "more-kernels": Planted(TWO_RESULTS, "lower", lambda patch: never_fused()),
+    "more-passes": Planted(TWO_LOOPS, "lower", lambda patch: loops_not_fused()),
     "not-vectorized": Planted(test_lowering.TEXT, "lower", lambda patch: without_vectors()),
     **{f"differs-{stage}": Planted(text, stage, plant) for stage, (text, plant) in FAULTS.items()},
     **{KIND_OF[one.violates]: Planted(print_key(one), "key") for one in KEY_CASES},

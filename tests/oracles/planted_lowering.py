@@ -39,6 +39,18 @@ def _has_unbacked() -> bool:
 
 
 @contextmanager
+def loops_not_fused() -> Iterator[None]:
+    """Inductor fuses no loops of a graph with unbacked sizes, but writes them into one function."""
+    can_fuse = scheduler.Scheduler.can_fuse
+
+    def never(self: Any, *args: Any, **kwargs: Any) -> bool:
+        return not _has_unbacked() and bool(can_fuse(self, *args, **kwargs))
+
+    with patch.object(scheduler.Scheduler, "can_fuse", never):
+        yield
+
+
+@contextmanager
 def never_fused() -> Iterator[None]:
     """Inductor fuses no kernels of a graph with unbacked sizes, and writes a function for each."""
     can_fuse, codegen_node = scheduler.Scheduler.can_fuse, cpp.CppScheduling.codegen_node

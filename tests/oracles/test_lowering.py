@@ -38,6 +38,7 @@ ONE = Kernels({"cpp_fused_relu": 1}, {}, {}, 2)
 EAGER = Kernels({}, {}, {"torch.ops.aten.relu.default": 1}, 0)
 TWO = Kernels({"cpp_fused_relu": 1, "cpp_fused_sum": 1}, {}, {}, 2)
 SCALAR = Kernels({"cpp_fused_relu": 1}, {}, {}, 0)
+LOOPS = Kernels({"cpp_fused_relu": 1}, {}, {}, 2, passes=3)
 
 DECIDES = Guard(Place("Python", "torch/_inductor/ir.py", 7), "guard_or_false", "Eq(u0, 1)", False, "same", "f")
 OTHER = Guard(Place("Python", "torch/_refs/__init__.py", 9), "guard_or_false", "Eq(u0, 0)", False, "same", "g")
@@ -62,6 +63,7 @@ def decided(run: Run) -> Observation:
     [
         (EAGER, "falls-back", "calls torch.ops.aten.relu.default, not with backed sizes"),
         (TWO, "more-kernels", "2 calls of kernels, 1 with backed sizes: cpp_fused_sum"),
+        (LOOPS, "more-passes", "3 loops over memory, 0 with backed sizes"),
         (SCALAR, "not-vectorized", "no vectors, 2 lines with vectors with backed sizes"),
     ],
 )
