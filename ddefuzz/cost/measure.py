@@ -12,6 +12,7 @@ from ddefuzz.cost.model import (
     QUESTION_KINDS,
     SIZES,
     VERSIONS,
+    Code,
     Cost,
     DrawTask,
     ExportCost,
@@ -22,9 +23,11 @@ from ddefuzz.cost.model import (
     QuestionEffect,
     TimeTask,
     Timing,
+    VersionName,
 )
 from ddefuzz.execute.pool import LostTask, Pool, Stopped, waited
 from ddefuzz.execute.worker import late
+from ddefuzz.oracles.blame import fewest
 
 R = TypeVar("R")
 
@@ -127,36 +130,61 @@ class CostMeasurement:
         )
         self._add(asked=len(asked))
         effects: list[QuestionEffect] = []
-        for tried, question in enumerate(asked[: effort.questions], 1):
-            self.say(f"{self.target.case}: question {tried} of {min(len(asked), effort.questions)}, {question}")
-            seen = self._answer(look, LookTask(self.target.subject, effort.scale, "unbacked", (question,)))
+        chosen = asked[: effort.questions]
+
+        def answered(questions: tuple[Question, ...]) -> Code | None:
+            left = tuple(one for one in unbacked.questions if one not in questions)
+            seen = self._answer(look, LookTask(self.target.subject, effort.scale, "unbacked", questions, left))
+            return seen.code if isinstance(seen, Look) else None
+
+        for tried, question in enumerate(chosen, 1):
+            self.say(f"{self.target.case}: question {tried} of {len(chosen)}, {question}")
+            code = answered((question,))
             self._add(tried=tried)
-            if isinstance(seen, Look) and seen.code is not None and seen.code.differs(unbacked.code):
-                effects.append(QuestionEffect(question, seen.code))
+            if code is not None and code.differs(unbacked.code):
+                effects.append(QuestionEffect((question,), code))
                 self._add(decided=tuple(effects))
-        effects.sort(key=lambda one: one.code.work)
-        for place, decided in enumerate(effects[:MOST_TIMED] if effort.rounds else ()):
-            self.say(f"{self.target.case}: timing the answer to {decided.question}")
-            task = TimeTask(
-                self.target.subject,
-                effort.scale,
-                ("backed", "unbacked"),
-                effort.rounds,
-                ("example",),
-                (decided.question,),
-            )
-            timings = self._answer(time_versions, task)
-            if isinstance(timings, LostTask):
-                self._note(f"no times with the answer to {decided.question}: {timings.reason}")
-                continue
-            by_name = {one.version: one.rounds.get("example", ()) for one in timings}
-            effects[place] = msgspec.structs.replace(
-                decided,
-                answered=by_name.get("answered", ()),
-                unanswered=by_name.get("unbacked", ()),
-                backed=by_name.get("backed", ()),
-            )
+        if not effects and backed.code is not None and unbacked.code.work > backed.code.work:
+            effects += self._together(tuple(chosen), unbacked.code, answered)
             self._add(decided=tuple(effects))
+        effects.sort(key=lambda one: one.code.work)
+        for place, effect in enumerate(effects[:MOST_TIMED] if effort.rounds else ()):
+            effects[place] = self._timed(effect, unbacked, effort)
+            self._add(decided=tuple(effects))
+
+    def _together(
+        self, questions: tuple[Question, ...], before: Code, answered: Callable[[tuple[Question, ...]], Code | None]
+    ) -> list[QuestionEffect]:
+        """The fewest questions that only together make the code better."""
+        self.say(f"{self.target.case}: {len(questions)} questions together")
+
+        def is_enough(some: tuple[Question, ...]) -> bool:
+            code = answered(some) if len(some) > 1 else None
+            return code is not None and code.work < before.work
+
+        needed = fewest(questions, is_enough)
+        code = answered(needed) if needed else None
+        return [QuestionEffect(needed, code)] if code is not None else []
+
+    def _timed(self, effect: QuestionEffect, unbacked: Look, effort: Effort) -> QuestionEffect:
+        """The effect with run times."""
+        name = ", ".join(map(str, effect.questions))
+        self.say(f"{self.target.case}: timing the answer to {name}")
+        left = tuple(one for one in unbacked.questions if one not in effect.questions)
+        versions: tuple[VersionName, ...] = ("backed", "unbacked")
+        subject = self.target.subject
+        task = TimeTask(subject, effort.scale, versions, effort.rounds, ("example",), effect.questions, left)
+        timings = self._answer(time_versions, task)
+        if isinstance(timings, LostTask):
+            self._note(f"no times with the answer to {name}: {timings.reason}")
+            return effect
+        by_name = {one.version: one.rounds.get("example", ()) for one in timings}
+        return msgspec.structs.replace(
+            effect,
+            answered=by_name.get("answered", ()),
+            unanswered=by_name.get("unbacked", ()),
+            backed=by_name.get("backed", ()),
+        )
 
     def _answer(self, call: Callable[[Any], R], task: LookTask | TimeTask | ExportTask) -> R | LostTask:
         """What a worker returned. Raises InputError for a subject that cannot be measured."""

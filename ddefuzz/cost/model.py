@@ -116,11 +116,11 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class QuestionEffect(msgspec.Struct, frozen=True):
-    """A question answered as for sizes that torch knows: the code then, and in rounds that are measured side by side
-    the times of a call with that answer, without it, and of the backed version.
+    """Questions answered as for sizes that torch knows; all of them are needed. The code then, and in rounds that are
+    measured side by side the times of a call with these answers, without them, and of the backed version.
     """
 
-    question: Question
+    questions: tuple[Question, ...]
     code: Code
     answered: tuple[float, ...] = ()
     unanswered: tuple[float, ...] = ()
@@ -220,19 +220,20 @@ class DrawTask(msgspec.Struct, frozen=True):
 
 
 class LookTask(msgspec.Struct, frozen=True):
-    """Compile a version until the C++ compiler, with these questions answered as for known sizes. The dynamic dims are
-    `scale` times as large as in the example.
+    """Compile a version until the C++ compiler, with these questions answered as for known sizes, and of all that it
+    asks those `left` not. The dynamic dims are `scale` times as large as in the example.
     """
 
     subject: Subject
     scale: int
     version: VersionName
     answered: tuple[Question, ...] = ()
+    left: tuple[Question, ...] = ()
 
 
 class TimeTask(msgspec.Struct, frozen=True):
     """Compile the versions, and measure calls of all in turn: at each of `sizes`, in so many rounds. With `answered`,
-    the version `unbacked` is measured once more with these answers, under the name `answered`.
+    the version `unbacked` is measured once more with these answers, and those `left` not, under the name `answered`.
     """
 
     subject: Subject
@@ -241,6 +242,7 @@ class TimeTask(msgspec.Struct, frozen=True):
     rounds: int
     sizes: tuple[str, ...] = tuple(SIZES)
     answered: tuple[Question, ...] = ()
+    left: tuple[Question, ...] = ()
 
 
 def shown_ratio(ratios: tuple[float, ...]) -> str:

@@ -38,10 +38,12 @@ def place_of(question: Question) -> QuestionPlace:
 @dataclass(slots=True)
 class Interview:
     """The questions of one compilation. `sizes` are the example's sizes of the symbols of inputs, by name. Questions at
-    the places `answered` get the answer that these sizes have.
+    the places `answered` get the answer that these sizes have. So do those that follow from an answer: they are asked
+    at other places than `left`, the places of questions that are not answered.
     """
 
     answered: Collection[QuestionPlace] = ()
+    left: Collection[QuestionPlace] = ()
     sizes: dict[str, int] = field(default_factory=dict)
     questions: dict[tuple[QuestionPlace, str], Question] = field(default_factory=dict)
     depth: int = 0
@@ -71,7 +73,7 @@ class Interview:
             str(wish),
             before.count + 1 if before is not None else 1,
         )
-        return asked in self.answered
+        return asked in self.answered or (bool(self.answered) and asked not in self.left)
 
 
 def _caller() -> FrameType | None:
@@ -189,7 +191,8 @@ def _unbacked(api: torch_api.Api, interview: Interview) -> Callable[..., Any]:
             symbols = inner_symbols(x)
             if not answer or not all(str(symbol) in interview.sizes for symbol in symbols):
                 return answer
-            return type(answer)() if interview.note("unbacked", x, answer, type(answer)()) else answer
+            named = ", ".join(sorted(map(str, symbols)))
+            return type(answer)() if interview.note("unbacked", x, named, "none") else answer
 
         return _outermost(interview, lambda: inner(x), judge)
 

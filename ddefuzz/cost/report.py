@@ -53,7 +53,7 @@ def _summary(costs: Sequence[Cost]) -> Iterator[Block]:
         ratios = (shown_ratio(cost.ratios("unbacked", over, "example")) for over in ("backed", "static"))
         decides = max(cost.decided, key=lambda one: one.recovered or 0.0, default=None)
         failure = unbacked.failure if unbacked is not None else None
-        why = f"does not compile: {failure.site}" if failure is not None else str(decides.question) if decides else "-"
+        why = f"does not compile: {failure.site}" if failure is not None else _said(decides) if decides else "-"
         rows.append((cost.case, *ratios, kernels, passes, why))
     numbers = ("unbacked / backed", "unbacked / static", "kernels", "passes")
     yield table(
@@ -190,14 +190,20 @@ def _questions(cost: Cost) -> Iterator[Block]:
 
 
 def _kinds(cost: Cost) -> set[str]:
-    return {one.question.kind for one in cost.decided}
+    return {question.kind for one in cost.decided for question in one.questions}
+
+
+def _said(effect: QuestionEffect) -> str:
+    return " and ".join(map(str, effect.questions))
 
 
 def _question_row(effect: QuestionEffect) -> tuple[Inline, ...]:
     numbers = map(str, (effect.code.calls, effect.code.passes, effect.code.vector_lines))
     recovered = "-" if effect.recovered is None else f"{effect.recovered:.0%}"
-    question, ratio = effect.question, shown_ratio(effect.ratios)
-    return (str(question), question.kind, question.answer, question.wish, *numbers, ratio, recovered)
+    first, ratio = effect.questions[0], shown_ratio(effect.ratios)
+    kinds = ", ".join(dict.fromkeys(one.kind for one in effect.questions))
+    answers = (first.answer, first.wish) if len(effect.questions) == 1 else ("-", "-")
+    return (_said(effect), kinds, *answers, *numbers, ratio, recovered)
 
 
 def _problems(cost: Cost) -> Iterator[Inline]:

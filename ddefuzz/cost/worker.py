@@ -102,7 +102,7 @@ def scaled(prepared: PreparedSubject, places: Sequence[UnbackedDim], factor: flo
 
 def look(task: LookTask) -> Look:
     """Compile a version until the C++ compiler. Whatever it raises becomes the failure of the record."""
-    interview = Interview({place_of(one) for one in task.answered})
+    interview = _interview(task.answered, task.left)
     reason = ""
     code: list[str] = []
     entries: list[Entry] = []
@@ -135,6 +135,10 @@ def look(task: LookTask) -> Look:
     questions = (*undecided(observed.guards, interview.sizes), *interview.questions.values())
     guards = sum(len(part_of("guards", "guards", entry.text).assertions) for entry in entries if entry.name == GUARDS)
     return Look(task.version, "ok", code=code_of(code, guards), questions=questions)
+
+
+def _interview(answered: Sequence[Question], left: Sequence[Question]) -> Interview:
+    return Interview({place_of(one) for one in answered}, {place_of(one) for one in left})
 
 
 def _answers(questions: Sequence[Question]) -> tuple[Answer, ...]:
@@ -214,7 +218,7 @@ def time_versions(task: TimeTask) -> tuple[Timing, ...]:
         if task.answered:
             made = version_of(_dynamic(task.subject, task.scale), "unbacked")
             assert not isinstance(made, str)
-            compiled["answered"] = _compiled("answered", made, task.answered)
+            compiled["answered"] = _compiled("answered", made, task.answered, task.left)
         timings = {name: one for name, (one, _, _) in compiled.items()} | {"eager": Timing("eager")}
         for size in task.sizes:
             calls = {"eager": _call(prepared.call, scaled(as_static(prepared), prepared.unbacked, SIZES[size]))}
@@ -230,10 +234,10 @@ def time_versions(task: TimeTask) -> tuple[Timing, ...]:
 
 
 def _compiled(
-    version: str, prepared: PreparedSubject, answered: Sequence[Question] = ()
+    version: str, prepared: PreparedSubject, answered: Sequence[Question] = (), left: Sequence[Question] = ()
 ) -> tuple[Timing, Callable[..., Any], PreparedSubject]:
     """Compile by a first call, with nothing in inductor's caches, and with these questions answered."""
-    interview = Interview({place_of(one) for one in answered})
+    interview = _interview(answered, left)
     inductor, clock = torch_api.bound(torch_api.LOOKUP_BACKEND)("inductor"), torch_api.PHASE_SECONDS.get()
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ FAILURE = Cause("dde", "torch/_inductor/kernel/bmm.py:f", "", "avoidable", "need
 
 
 def cost(*, answered: float = 10.0, unanswered: float = 20.0, backed: float = 10.0) -> Cost:
-    decided = QuestionEffect(GUARD, FAST, (answered,) * 3, (unanswered,) * 3, (backed,) * 3)
+    decided = QuestionEffect((GUARD,), FAST, (answered,) * 3, (unanswered,) * 3, (backed,) * 3)
     return Cost(
         "softmax",
         "2.13.0",
