@@ -90,7 +90,7 @@ def create_unbacked_symint(self, *args, **kwargs):
     made = vars(self).setdefault("made", [])
     made.append(len(made))
     for one in made:
-        for _ in range(3000):
+        for _ in range(8000):
             hash(one)
     return inner(self, *args, **kwargs)
 """
@@ -105,7 +105,7 @@ def test_a_planted_slow_function_is_named() -> None:
         cost = export_cost(ExportTask(CHAIN, 30.0))
     first = cost.growing[0]
     assert first.function == f"{file}:{api.name}"
-    assert first.fit.exponent > 1.5
+    assert first.fit.exponent > 1.3
     assert cost.calls["evaluate_expr"] > 0
 
 
