@@ -16,7 +16,7 @@ from torch import Tensor
 from ci.bench.command import Result, Session
 from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.cost.report import chain_text
-from ddefuzz.cost.sampling import CpuTimes, FunctionGrowth, Samples, fit, growing, sampled, spent_of
+from ddefuzz.cost.sampling import CpuTimes, FunctionGrowth, Samples, fit, growing, sampled, times_of
 from ddefuzz.errors import DdefuzzError, InputError, NothingRanError
 from ddefuzz.execute.observe import captured_output
 from ddefuzz.execute.pool import LostTask, Pool
@@ -277,7 +277,7 @@ def run_measure(task: MeasureTask) -> Point:
         agrees=agrees,
         patterns=dict(list(counts.patterns().items())[:MOST_PATTERNS]),
         askers=dict(counts.askers.most_common(MOST_PATTERNS)),
-        spent=spent_of(samples) if task.how == "sampled" else None,
+        spent=times_of(samples) if task.how == "sampled" else None,
     )
 
 
@@ -457,13 +457,18 @@ def view(series: Sequence[Series]) -> Iterator[Block]:
     yield Heading("Functions whose own CPU time grows most")
     grown = [
         TableRow(
-            (of.workload, of.torch, one.function, f"{one.share:.0%}", str(one.fit)),
+            (of.workload, of.torch, one.culprit, one.function, f"{one.share:.0%}", str(one.fit)),
             f"called by {chain_text(one.chain)}" if one.chain else "",
         )
         for of in default
         for one in of.growing[:2]
     ]
-    yield table((*_OF, "function", "share", "exponent"), grown, code=("function",), right=("share", "exponent"))
+    yield table(
+        (*_OF, "look at", "own time grows in", "share", "exponent"),
+        grown,
+        code=("look at", "own time grows in"),
+        right=("share", "exponent"),
+    )
     yield Heading("Functions that evaluate most")
     callers = [
         (of.workload, of.torch, function, str(number))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from cProfile import Profile
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
 
 from ddefuzz.cost.model import Evaluation, ExportCost, ExportTask
-from ddefuzz.cost.sampling import Samples, fit, growing, sampled, speedscope, spent_of
+from ddefuzz.cost.sampling import Samples, fit, growing, sampled, speedscope, times_of
+from ddefuzz.errors import InputError
 from ddefuzz.execute.observe import captured_output, clean_slate, kept_apart
 from ddefuzz.execute.preparation import PreparedSubject, with_leaves
 from ddefuzz.execute.stages import export
@@ -22,6 +24,9 @@ from ddefuzz.oracles.growth_run import carried_results, repeated
 
 FIRST, MOST = 2, 128
 """The numbers of blocks are doubled from the first to the last, while the budget lasts."""
+
+NEXT = 2.5
+"""How many times as long an export of twice as many blocks may take."""
 
 ROWS = 12
 
@@ -34,36 +39,48 @@ def export_cost(task: ExportTask) -> ExportCost:
             with counting() as counts:
                 export(prepare(task.subject))
             seconds, carried = _seconds(prepare(task.subject)), carried_results(prepare(task.subject))
+        except InputError:
+            raise
         except Exception as error:  # noqa: BLE001 the subject is under test
             return ExportCost(error=f"{type(error).__name__}: {message_of(error)}".partition("\n")[0])
         points, ended = _points(task, carried)
     cost = _counted(counts, seconds, bool(carried))
     if not points:
         return msgspec.structs.replace(cost, error=ended)
-    last = points[max(points)]
+    last = points[max(points)].samples
     return msgspec.structs.replace(
         cost,
         error=ended,
-        blocks=tuple((n, round(samples.seconds, 3)) for n, samples in points.items()),
-        fit=fit([(n, samples.seconds) for n, samples in points.items()]),
-        growing=growing({n: spent_of(samples) for n, samples in points.items()}),
+        blocks=tuple((n, round(point.samples.seconds, 3)) for n, point in points.items()),
+        fit=fit([(n, point.samples.seconds) for n, point in points.items()]),
+        growing=growing({n: times_of(*point) for n, point in points.items()}),
         speedscope=speedscope(last, f"torch.export of {max(points)} blocks") if task.speedscope else {},
     )
 
 
-def _points(task: ExportTask, carried: Mapping[int, int]) -> tuple[dict[int, Samples], str]:
-    """The samples of exports of more and more blocks, and the error that ended them early."""
-    points: dict[int, Samples] = {}
-    n, begun = FIRST, time.process_time()
-    while n <= MOST and time.process_time() - begun < task.budget / 3:
+class ExportPoint(NamedTuple):
+    """An export of blocks: its samples, and the profile of another export of the same."""
+
+    samples: Samples
+    profile: Profile
+
+
+def _points(task: ExportTask, carried: Mapping[int, int]) -> tuple[dict[int, ExportPoint], str]:
+    """Exports of more and more blocks, while the next one fits the budget. And the error that ended them early."""
+    points: dict[int, ExportPoint] = {}
+    n, begun, last = FIRST, time.process_time(), 0.0
+    while n <= MOST and time.process_time() - begun + NEXT * last < task.budget:
+        before = time.process_time()
         try:
-            prepared = repeated(_on_copies(prepare(task.subject)), n, carried)
+            blocks, again = (repeated(_on_copies(prepare(task.subject)), n, carried) for _ in range(2))
             with sampled() as samples:
-                export(prepared)
+                export(blocks)
+            with Profile() as profile:
+                export(again)
         except Exception as error:  # noqa: BLE001 the subject is under test
             return points, f"{n} blocks: {type(error).__name__}: {message_of(error)}".partition("\n")[0]
-        points[n] = samples
-        n *= 2
+        points[n] = ExportPoint(samples, profile)
+        last, n = time.process_time() - before, 2 * n
     return points, ""
 
 

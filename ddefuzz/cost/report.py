@@ -34,7 +34,7 @@ def _export_summary(exported: Sequence[tuple[Cost, ExportCost]]) -> Block:
     for cost, export in sorted(exported, key=steepness):
         largest = f"{export.blocks[-1][0]}" if export.blocks else "-"
         seconds = f"{export.blocks[-1][1]:.2f}" if export.blocks else "-"
-        first = export.growing[0].function if export.growing else export.error or "-"
+        first = export.growing[0].culprit if export.growing else export.error or "-"
         rows.append((cost.case, largest, seconds, str(export.fit or "-"), first))
     numbers = ("blocks", "CPU s", "exponent")
     return table(
@@ -253,21 +253,12 @@ def _export(cost: ExportCost) -> Iterator[Block]:
         yield Heading(f"Exports of n blocks of it ({chained})", 3)
         yield table(("n", "CPU s"), [(str(n), f"{seconds:.2f}") for n, seconds in cost.blocks], right=("n", "CPU s"))
         if cost.fit is not None:
-            yield prose("The CPU time grows as n to the power {}.", cost.fit)
-    if cost.growing:
-        yield Heading("Functions of torch that grow most, with their callers", 3)
-        yield table(
-            ("function", "CPU s", "share", "exponent"),
-            [
-                TableRow(
-                    (one.function, f"{one.seconds:.2f}", f"{one.share:.0%}", str(one.fit)),
-                    f"called by {chain_text(one.chain)}" if one.chain else "",
-                )
-                for one in cost.growing
-            ],
-            right=("CPU s", "share", "exponent"),
-            code=("function",),
-        )
+            ratio = cost.blocks[-1][1] / max(cost.blocks[-2][1], 0.001)
+            yield prose(
+                "The CPU time grows as n^{}. After the last doubling it is {} times as long.", cost.fit, f"{ratio:.1f}"
+            )
+    if cost.blocks and len(cost.blocks) > 2:
+        yield from _growing(cost)
     if cost.error:
         yield Heading("Not measured", 3)
         yield Items((cost.error,))
@@ -281,3 +272,18 @@ def chain_text(functions: tuple[str, ...]) -> str:
         shown.append(name if file == before else function)
         before = file
     return " > ".join(shown)
+
+
+def _growing(cost: ExportCost) -> Iterator[Block]:
+    n = cost.blocks[-1][0]
+    yield Heading("Functions of torch that grow faster than n", 3)
+    if not cost.growing:
+        yield prose("None that is seen in {} blocks.", n)
+        return
+    rows = []
+    for one in cost.growing:
+        loop = f"{one.blamed} calls it more than n times; " if one.blamed else ""
+        cells = (one.culprit, one.function, f"{one.seconds:.2f}", f"{one.share:.0%}", str(one.fit))
+        rows.append(TableRow(cells, f"{loop}callers, outermost first: {chain_text(one.chain)}" if one.chain else ""))
+    titles = ("look at", "own time grows in", f"CPU s, n={n}", "share", "exponent")
+    yield table(titles, rows, right=titles[2:], code=titles[:2], folding=titles[1:2])

@@ -1,4 +1,7 @@
-"""Samples the stack while code runs, and says which function of torch the CPU time is spent in, and how that grows."""
+"""In which function of torch CPU time is spent while code runs, and how that grows with n.
+
+Own times come from samples of the stack, the times of calls from a profiler.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from cProfile import Profile
 from dataclasses import dataclass, field
+from pstats import Stats
 from statistics import linear_regression
 from types import FrameType
 from typing import Any, NamedTuple
@@ -25,7 +30,17 @@ The timer is that of user time: a task's limit has the one of all CPU time.
 
 _TORCH = "torch/"
 _PASS_ON = (*torch_api.WRAPPER_FILES, torch_api.DISABLE_DYNAMO_FILE)
-_WRAPPERS = ("wrapper", "inner", "_fn", "<listcomp>", "<genexpr>", "<lambda>")
+_WRAPPERS = (
+    "wrapper",
+    "inner",
+    "_fn",
+    "_tensor_min_max",
+    "<listcomp>",
+    "<dictcomp>",
+    "<setcomp>",
+    "<genexpr>",
+    "<lambda>",
+)
 """Files and functions that only call another function: its time is not theirs, and they say nothing in a chain."""
 
 
@@ -145,53 +160,94 @@ def fit(points: Sequence[tuple[int, float]]) -> Fit | None:
 
 
 class FunctionGrowth(msgspec.Struct, frozen=True):
-    """A function whose own CPU time grows: `seconds` at the largest n, of the `share` of all, with its callers."""
+    """A function whose own CPU time grows faster than n: `seconds` at the largest n, of the `share` of all.
+
+    `chain` are its callers. `blamed` is the innermost of them that is not called more than n times, if the function
+    itself is: that one calls it in a loop.
+    """
 
     function: str
     seconds: float
     share: float
     fit: Fit
     chain: tuple[str, ...] = ()
+    blamed: str = ""
+
+    @property
+    def culprit(self) -> str:
+        """The function to look at."""
+        return self.blamed or self.function
 
 
 class CpuTimes(msgspec.Struct, frozen=True):
-    """The CPU seconds of a run, and those of each function of torch alone, with its callers: the first few."""
+    """The CPU seconds of a run, and those of each function of torch alone, with its callers.
+
+    `calls` says how often each of these functions was called.
+    """
 
     seconds: float
     own: dict[str, float]
     chains: dict[str, tuple[str, ...]]
+    calls: dict[str, int] = {}
 
 
 MOST_FUNCTIONS = 60
 
 
-def spent_of(samples: Samples) -> CpuTimes:
-    """What the samples say, without their stacks."""
+def times_of(samples: Samples, profile: Profile | None = None) -> CpuTimes:
+    """What the samples say, without their stacks, and the profiler of the same in another run."""
     own = dict(list(samples.own().items())[:MOST_FUNCTIONS])
     chains = {str(function): tuple(map(str, samples.chain(function))) for function in own}
-    return CpuTimes(samples.seconds, {str(function): round(seconds, 3) for function, seconds in own.items()}, chains)
+    wanted = {*chains, *(one for chain in chains.values() for one in chain)}
+    calls = {name: number for name, number in _calls(profile).items() if name in wanted} if profile else {}
+    return CpuTimes(samples.seconds, {str(function): round(spent, 4) for function, spent in own.items()}, chains, calls)
 
 
-FURTHER = 4
-"""The functions are ordered by what they would take for this many times the largest n."""
+def _calls(profile: Profile) -> dict[str, int]:
+    """How often each function was called. Functions of one file with one name are one."""
+    calls: defaultdict[str, int] = defaultdict(int)
+    for (file, _, name), (_, number, *_) in vars(Stats(profile))["stats"].items():
+        calls[str(Function(frames.display_file(file), name))] += number
+    return calls
+
 
 LEAST_SECONDS = 0.03
 """The CPU seconds of a function at the largest n that a statement needs at least, beside two smaller n with samples."""
 
+OFTEN = 1.25
+"""A function whose number of calls grows as n to more than this power is called in a loop over what grows."""
+
 
 def growing(points: Mapping[int, CpuTimes], most: int = 5) -> tuple[FunctionGrowth, ...]:
-    """The functions that would take most for larger n, if they grow as the lower end of their interval says."""
+    """The functions whose own time grows faster than n, by the seconds that they would not have if it did not."""
     last = points[max(points)]
-    rows: list[tuple[float, str, float, Fit]] = []
+    rows: list[tuple[float, FunctionGrowth]] = []
     for function, seconds in last.own.items():
-        fitted = fit([(n, spent.own.get(function, 0.0)) for n, spent in sorted(points.items())])
-        if seconds >= LEAST_SECONDS and fitted is not None and fitted.interval is not None:
-            rows.append((seconds * FURTHER ** fitted.interval[0], function, seconds, fitted))
-    rows.sort(key=lambda row: (-row[0], row[1]))
-    return tuple(
-        FunctionGrowth(function, seconds, seconds / last.seconds, fitted, last.chains[function])
-        for _, function, seconds, fitted in rows[:most]
-    )
+        fitted = fit([(n, times.own.get(function, 0.0)) for n, times in sorted(points.items())])
+        if seconds >= LEAST_SECONDS and fitted is not None and fitted.interval is not None and fitted.interval[0] > 1:
+            excess = seconds * (1 - _shrunk(points, fitted.exponent - 1))
+            chain = last.chains[function]
+            blamed = _blamed(points, function, chain)
+            rows.append((excess, FunctionGrowth(function, seconds, seconds / last.seconds, fitted, chain, blamed)))
+    rows.sort(key=lambda one: (-one[0], one[1].function))
+    return tuple(growth for _, growth in rows[:most])
+
+
+def _blamed(points: Mapping[int, CpuTimes], function: str, chain: Sequence[str]) -> str:
+    """The innermost caller that is called about n times; empty if the function is, or if nothing is known of calls."""
+
+    def is_often(name: str) -> bool | None:
+        fitted = fit([(n, float(times.calls.get(name, 0))) for n, times in sorted(points.items())])
+        return None if fitted is None or fitted.interval is None else fitted.exponent > OFTEN
+
+    if not is_often(function):
+        return ""
+    return next((caller for caller in reversed(chain) if is_often(caller) is False), "")
+
+
+def _shrunk(points: Mapping[int, CpuTimes], exponent: float) -> float:
+    """What is left of a value that grows with this exponent, at the smallest n."""
+    return float((min(points) / max(points)) ** max(exponent, 0.0))
 
 
 def speedscope(samples: Samples, name: str) -> dict[str, Any]:

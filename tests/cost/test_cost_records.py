@@ -84,8 +84,8 @@ def test_the_page_of_an_export_has_expressions_and_functions_with_their_callers(
     text = markdown(costs_view([Cost("model", "2.13.0", export=measured)]))
     assert "| `Eq(u, 1)` | 900 | 700 |" in text
     assert "| 8 | 0.90 |" in text
-    assert "n to the power 1.60 (1.50 to 1.70)" in text
-    assert "called by torch/fx/a.py:f > g" in text.replace("&gt;", ">").replace("\\", "")
+    assert "grows as n^1.60 (1.50 to 1.70). After the last doubling it is 3.0 times as long" in text
+    assert "callers, outermost first: torch/fx/a.py:f > g" in text.replace("&gt;", ">").replace("\\", "")
 
 
 def test_a_chain_names_a_file_once() -> None:

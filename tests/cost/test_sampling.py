@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 
+import msgspec
 import pytest
 
-from ddefuzz.cost.sampling import CpuTimes, Function, Samples, fit, growing, sampled, speedscope, spent_of
+from ddefuzz.cost.sampling import CpuTimes, Function, Samples, fit, growing, sampled, speedscope, times_of
 
 USER = Function("model.py", "forward")
 EVALUATE = Function("torch/fx/experimental/symbolic_shapes.py", "evaluate_expr")
@@ -34,16 +35,31 @@ def spent(n: int, **own: float) -> CpuTimes:
     return CpuTimes(sum(own.values()), own, dict.fromkeys(own, ("torch/a.py:f",)))
 
 
-def test_the_function_that_grows_fastest_is_named_before_the_one_that_takes_most() -> None:
+def test_only_functions_that_grow_faster_than_n_are_rows() -> None:
     points = {n: spent(n, linear=0.1 * n, steep=0.004 * n**2) for n in (2, 4, 8, 16)}
-    first, second = growing(points)
-    assert (first.function, first.fit.exponent, first.chain) == ("steep", 2.0, ("torch/a.py:f",))
-    assert second.function == "linear"
+    (row,) = growing(points)
+    assert (row.function, row.fit.exponent, row.chain, row.blamed) == ("steep", 2.0, ("torch/a.py:f",), "")
+
+
+def test_the_caller_that_calls_it_in_a_loop_is_blamed() -> None:
+    chain = ("torch/a.py:outer", "torch/a.py:loop", "torch/a.py:through")
+    points = {
+        n: CpuTimes(
+            0.01 * n**2,
+            {"torch/b.py:inner": 0.01 * n**2},
+            {"torch/b.py:inner": chain},
+            {"torch/b.py:inner": n**2, "torch/a.py:through": n**2, "torch/a.py:loop": n, "torch/a.py:outer": 1},
+        )
+        for n in (2, 4, 8)
+    }
+    (row,) = growing(points)
+    assert (row.function, row.blamed, row.culprit) == ("torch/b.py:inner", "torch/a.py:loop", "torch/a.py:loop")
+    (alone,) = growing({n: msgspec.structs.replace(times, calls={}) for n, times in points.items()})
+    assert alone.culprit == "torch/b.py:inner"
 
 
 def test_few_samples_say_nothing() -> None:
-    points = {n: spent(n, rare=0.0002 * n**2, linear=0.1 * n) for n in (2, 4, 8)}
-    assert [one.function for one in growing(points)] == ["linear"]
+    assert growing({n: spent(n, rare=0.0002 * n**2) for n in (2, 4, 8)}) == ()
 
 
 def test_two_points_have_no_interval_and_one_no_exponent() -> None:
@@ -61,7 +77,7 @@ def test_a_busy_function_is_seen_in_real_samples() -> None:
     assert 0.5 * spent_here < samples.seconds <= spent_here
     here = {function.name for stack in samples.stacks for function in stack}
     assert "test_a_busy_function_is_seen_in_real_samples" in here
-    assert spent_of(samples).own == {}  # none of torch
+    assert times_of(samples).own == {}  # none of torch
 
 
 def test_speedscope_gets_frames_once_and_weights_in_seconds() -> None:
