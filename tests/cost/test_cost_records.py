@@ -63,8 +63,8 @@ def test_a_question_that_backed_sizes_do_not_decide_either_is_no_candidate() -> 
 def test_the_slowest_program_is_first_and_what_fails_is_said() -> None:
     failing = Cost("bmm", "2.13.0", (Look("unbacked", "fail", "Could not guard on u0", FAILURE),))
     text = markdown(costs_view([failing, cost()]))
-    rows = [line for line in text.splitlines() if line.startswith(("| softmax", "| bmm"))]
-    assert [row.split(" | ")[0] for row in rows] == ["| softmax", "| bmm"]
+    rows = [line for line in text.splitlines() if line.startswith(("| `softmax`", "| `bmm`"))]
+    assert [row.split(" | ")[0] for row in rows] == ["| `softmax`", "| `bmm`"]
     assert "does not compile: torch/\\_inductor/kernel/bmm.py:f" in text or "does not compile: torch/_inductor" in text
 
 
