@@ -211,26 +211,44 @@ def _calls(profile: Profile) -> dict[str, int]:
     return calls
 
 
-LEAST_SECONDS = 0.03
-"""The CPU seconds of a function at the largest n that a statement needs at least, beside two smaller n with samples."""
-
 OFTEN = 1.25
 """A function whose number of calls grows as n to more than this power is called in a loop over what grows."""
 
+EXCESS = 1.3
+"""A function grows faster than n if its time is this many times what it would be if it grew as n, errors considered."""
+
+APART = 4
+"""The two n that are compared are about this many times apart."""
+
+TICK_SECONDS = 0.004
+"""The CPU time that a sample stands for: the kernel's tick, on most machines."""
+
 
 def growing(points: Mapping[int, CpuTimes], most: int = 5) -> tuple[FunctionGrowth, ...]:
-    """The functions whose own time grows faster than n, by the seconds that they would not have if it did not."""
-    last = points[max(points)]
+    """The functions whose own time grows faster than n, by the seconds that they would not have if it did not.
+
+    The time at the largest n is compared with that at a quarter of it, each with twice its error as a count of samples.
+    """
+    if len(points) < 3:
+        return ()
+    largest = max(points)
+    smaller = min((n for n in points if n < largest), key=lambda n: abs(largest - APART * n))
+    last, factor = points[largest], largest / smaller
     rows: list[tuple[float, FunctionGrowth]] = []
     for function, seconds in last.own.items():
+        before = max(points[smaller].own.get(function, 0.0), TICK_SECONDS)
         fitted = fit([(n, times.own.get(function, 0.0)) for n, times in sorted(points.items())])
-        if seconds >= LEAST_SECONDS and fitted is not None and fitted.interval is not None and fitted.interval[0] > 1:
-            excess = seconds * (1 - _shrunk(points, fitted.exponent - 1))
+        if fitted is not None and seconds - _error(seconds) > EXCESS * factor * (before + _error(before)):
             chain = last.chains[function]
             blamed = _blamed(points, function, chain)
-            rows.append((excess, FunctionGrowth(function, seconds, seconds / last.seconds, fitted, chain, blamed)))
+            growth = FunctionGrowth(function, seconds, seconds / last.seconds, fitted, chain, blamed)
+            rows.append((seconds - factor * before, growth))
     rows.sort(key=lambda one: (-one[0], one[1].function))
     return tuple(growth for _, growth in rows[:most])
+
+
+def _error(seconds: float) -> float:
+    return 2 * math.sqrt(seconds * TICK_SECONDS)
 
 
 def _blamed(points: Mapping[int, CpuTimes], function: str, chain: Sequence[str]) -> str:
@@ -243,11 +261,6 @@ def _blamed(points: Mapping[int, CpuTimes], function: str, chain: Sequence[str])
     if not is_often(function):
         return ""
     return next((caller for caller in reversed(chain) if is_often(caller) is False), "")
-
-
-def _shrunk(points: Mapping[int, CpuTimes], exponent: float) -> float:
-    """What is left of a value that grows with this exponent, at the smallest n."""
-    return float((min(points) / max(points)) ** max(exponent, 0.0))
 
 
 def speedscope(samples: Samples, name: str) -> dict[str, Any]:
