@@ -118,7 +118,8 @@ class CostMeasurement:
         else:
             self._add(timings=timings)
             left_out = [size for size in SIZES if not any(size in one.rounds for one in timings)]
-            for size in left_out:
+            is_refused = not any(one.error for one in timings if one.version == "eager")
+            for size in left_out if is_refused else ():
                 self._note(f"no times at {size} the size: eager refuses it")
 
     def _decide(self, effort: Effort) -> None:

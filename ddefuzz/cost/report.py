@@ -55,7 +55,9 @@ def _summary(costs: Sequence[Cost]) -> Iterator[Block]:
         failure = unbacked.failure if unbacked is not None else None
         why: Inline = _said(decides) if decides is not None else ""
         if failure is not None:
-            why = f"does not compile: {failure.site}"
+            bounds = cost.look("bounds")
+            with_bounds = "; with bounds it compiles" if bounds is not None and bounds.code is not None else ""
+            why = f"does not compile: {failure.site}{with_bounds}"
         rows.append(TableRow((cost.case, *ratios, kernels, passes), why))
     numbers = ("unbacked / backed", "unbacked / static", "kernels", "passes")
     yield table(("program", *numbers), rows, right=numbers, code=("program",))
