@@ -9,8 +9,6 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
-import torch
-
 from ddefuzz.artifacts.model import Kernel
 from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.stages import inductor_to_call
@@ -19,7 +17,7 @@ from ddefuzz.instrument import torch_api
 CALLS = 20
 """The calls of which the median counts, after a first one."""
 
-_OWN = re.compile(r"(?:cpp_fused|triton_)\w*")
+_OWN = re.compile(r"cpp_fused\w*")
 _LIBRARY = "extern_kernels"
 """The name by which the code calls kernels of libraries."""
 
@@ -39,16 +37,15 @@ def time_kernels(prepared: PreparedSubject, make: Callable[[], PreparedSubject])
         _measure(module, times)
         return module
 
-    with torch.no_grad(), torch_api.INDUCTOR_LOADING.replaced(timed):
+    with torch_api.INDUCTOR_LOADING.replaced(timed):
         capture = inductor_to_call(prepared)
     if capture is None:
         return ()
     rounds: list[Mapping[str, list[float]]] = []
-    with torch.no_grad():
-        for number in range(CALLS + 1):
-            times.clear()
-            capture.compute(make())
-            rounds += [dict(times)] if number else []
+    for number in range(CALLS + 1):
+        times.clear()
+        capture.compute(make())
+        rounds += [dict(times)] if number else []
     return tuple(
         Kernel(name, len(calls), round(median(sum(one.get(name, ())) for one in rounds), 1))
         for name, calls in rounds[-1].items()

@@ -89,7 +89,9 @@ class Way:
             links = [link for link in self.stage.links if name in link.kernels]
             time = f"{self._microseconds(name):.1f} µs; " if name in self.times else ""
             if links or time:
-                note = (time, "from ", *self._users(links), "; nodes: ", *self._nodes(links))
+                users, nodes = self._users(links), self._nodes(links)
+                back = ("from ", *users, "; ") if users else ()
+                note = (time, *back, *(("nodes: ", *nodes) if nodes else ()))
                 yield Mark(number, number, "", below=(Paragraph(note, "dim"),))
 
     def _kernel(self, name: str, *, with_time: bool = False) -> Span:

@@ -85,7 +85,11 @@ def command(
     if not targets and not ops and not draws:
         raise InputError("found no program, expected FILE, FILE:NAME, --ops N or --draws N")
     if speedscope is not None:
+        if not export:
+            raise InputError(f"--speedscope {speedscope}: found no --export, expected both")
         check_writable(speedscope)
+    if export and budget > timeout:
+        raise InputError(f"--budget: found {budget:g} CPU seconds, expected at most --timeout {timeout:g}")
     costs: list[Cost] = []
     with (
         stop_on_interrupt() as stopped,
@@ -93,21 +97,26 @@ def command(
         Pool(1, memory_bytes=MEMORY_BYTES, samples=False) as pool,
     ):
         chosen = [found for name in targets for found in targets_of(pool, name, case, unbacked)]
-        chosen += _drawn(pool, DrawTask(ops, draws, seed), stopped) if ops or draws else []
+        chosen += _drawn(pool, DrawTask(ops, draws, seed, with_dims=not export), stopped) if ops or draws else []
         torch = first_answer(pool.submit(version, "torch", START_SECONDS), stopped)
         for target in chosen:
             if stopped():
                 break
             measuring = CostMeasurement(pool, target, torch, timeout, stopped, live.update)
-            if export:
-                costs.append(measuring.run_export(budget, speedscope=speedscope is not None))
-            else:
-                costs.append(measuring.run(Effort(rounds, questions, scale)))
+            try:
+                if export:
+                    costs.append(measuring.run_export(budget, speedscope=speedscope is not None))
+                else:
+                    costs.append(measuring.run(Effort(rounds, questions, scale)))
+            except InputError as error:
+                if len(chosen) == 1:
+                    raise
+                costs.append(Cost(target.case, torch, notes=(str(error),)))
             live.say(f"{target.case}: {_line(costs[-1])}")
     if not any(cost.looks or cost.export for cost in costs):
         raise NothingRanError("interrupted before the first version was compiled or exported")
     if speedscope is not None:
-        _write_speedscope(speedscope, costs)
+        live.say(_write_speedscope(speedscope, costs))
     pages = page_writers("ddefuzz cost", costs_view(costs), costs, indent=True)
     failing = any(map(_fails, costs))
     deliver(pages, output, {EXIT_INTERRUPTED: any(cost.interrupted for cost in costs), EXIT_FOUND: failing})
@@ -126,23 +135,27 @@ def _fails(cost: Cost) -> bool:
     static, unbacked = cost.look("static"), cost.look("unbacked")
     if static is None or unbacked is None:
         return cost.export is not None and not cost.export.calls
-    return static.failure is None and unbacked.failure is not None
+    return static.code is not None and unbacked.code is None
 
 
-def _write_speedscope(path: Path, costs: list[Cost]) -> None:
-    """Write the samples of the first target that has some."""
+def _write_speedscope(path: Path, costs: list[Cost]) -> str:
+    """Write the samples of the first target that has some. Says what was done."""
     samples = next((cost.export.speedscope for cost in costs if cost.export and cost.export.speedscope), None)
     if samples is None:
-        raise InputError(f"--speedscope {path}: found no samples, expected --export of a program that is exported")
+        return f"--speedscope {path}: nothing was exported, so there are no samples"
     write_atomically(path, msgspec.json.encode(samples))
+    return f"samples: {path}"
 
 
 def _line(cost: Cost) -> str:
     """The result in one line."""
     if cost.export is not None:
-        return cost.export.error or f"the CPU time of n blocks grows as n^{cost.export.fit}"
+        fit = cost.export.fit
+        return cost.export.error or ("no fit of so few blocks" if fit is None else f"CPU time of n blocks: n^{fit}")
     unbacked = cost.look("unbacked")
-    if unbacked is not None and unbacked.code is None:
+    if unbacked is None:
+        return cost.notes[0] if cost.notes else "interrupted"
+    if unbacked.code is None:
         static = cost.look("static")
         which = "no version compiles" if static is not None and static.code is None else "unbacked does not compile"
         return f"{which}: {unbacked.reason}"

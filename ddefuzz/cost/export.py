@@ -33,7 +33,7 @@ ROWS = 12
 
 def export_cost(task: ExportTask) -> ExportCost:
     """Export the subject, and blocks of it while that takes less than the budget. What it raises is the error."""
-    with captured_output(), kept_apart(task.subject), clean_slate():
+    with captured_output(), kept_apart(task.subject), clean_slate(own_settings=True):
         try:
             export(prepare(task.subject))  # imports, and fills torch's caches
             with counting() as counts:

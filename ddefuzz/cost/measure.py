@@ -10,7 +10,6 @@ import msgspec
 from ddefuzz.checking.check import Target
 from ddefuzz.cost.model import (
     QUESTION_KINDS,
-    SIZES,
     VERSIONS,
     Code,
     Cost,
@@ -117,10 +116,6 @@ class CostMeasurement:
             self._note(f"no times: {timings.reason}")
         else:
             self._add(timings=timings)
-            left_out = [size for size in SIZES if not any(size in one.rounds for one in timings)]
-            is_refused = not any(one.error for one in timings if one.version == "eager")
-            for size in left_out if is_refused else ():
-                self._note(f"no times at {size} the size: eager refuses it")
 
     def _decide(self, effort: Effort) -> None:
         unbacked, backed = (self.so_far.look(name) for name in ("unbacked", "backed"))
@@ -136,7 +131,10 @@ class CostMeasurement:
         def answered(questions: tuple[Question, ...]) -> Code | None:
             left = tuple(one for one in unbacked.questions if one not in questions)
             seen = self._answer(look, LookTask(self.target.subject, effort.scale, "unbacked", questions, left))
-            return seen.code if isinstance(seen, Look) else None
+            if isinstance(seen, LostTask) or seen.code is None:
+                self._note(f"not captured with the answer to {', '.join(map(str, questions))}: {seen.reason}")
+                return None
+            return seen.code
 
         for tried, question in enumerate(chosen, 1):
             self.say(f"{self.target.case}: question {tried} of {len(chosen)}, {question}")
@@ -180,6 +178,9 @@ class CostMeasurement:
             self._note(f"no times with the answer to {name}: {timings.reason}")
             return effect
         by_name = {one.version: one.rounds.get("example", ()) for one in timings}
+        for timing in timings:
+            if problem := timing.error or timing.errors.get("example", ""):
+                self._note(f"no time of {timing.version} with the answer to {name}: {problem}")
         return msgspec.structs.replace(
             effect,
             answered=by_name.get("answered", ()),
@@ -199,13 +200,14 @@ class CostMeasurement:
 
 
 def candidates(unbacked: Look, backed: Look) -> Iterator[Question]:
-    """The questions of the unbacked version, each place once, without those that the backed version was answered the
-    same way at the same place: there torch does not know more.
+    """The questions of the unbacked version, each place once, and of guards each expression. Those that the backed
+    version was answered the same way at the same place are left out: there torch does not know more.
     """
     same = {(one.kind, one.file, one.line) for one in backed.questions}
-    seen: set[tuple[str, str, int]] = set()
+    seen: set[tuple[str, ...]] = set()
     for question in unbacked.questions:
         place = (question.kind, question.file, question.line)
-        if place not in same and place not in seen:
-            seen.add(place)
+        key = (*map(str, place), question.expression if question.kind == "guard" else "")
+        if place not in same and key not in seen:
+            seen.add(key)
             yield question

@@ -104,7 +104,8 @@ class Look(msgspec.Struct, frozen=True):
 class Timing(msgspec.Struct, frozen=True):
     """The times of a version. `first_seconds` are CPU seconds of the first call, `compiler_seconds` those in it of the
     C++ compiler, and `phases` the seconds of torch's phases by the clock. `rounds` are microseconds of CPU time of a
-    call, by the name of the size and round. `error` says what failed.
+    call, by the name of the size and round. `error` says why it does not compile, `errors` why there is no time at a
+    size.
     """
 
     version: str
@@ -113,6 +114,7 @@ class Timing(msgspec.Struct, frozen=True):
     phases: dict[str, float] = {}
     rounds: dict[str, tuple[float, ...]] = {}
     error: str = ""
+    errors: dict[str, str] = {}
 
 
 class QuestionEffect(msgspec.Struct, frozen=True):
@@ -128,7 +130,9 @@ class QuestionEffect(msgspec.Struct, frozen=True):
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """The times without the answer over those with it, by round."""
+        """The times without the answer over those with it, by round; none if one of them was not measured."""
+        if not (self.answered and self.unanswered):
+            return ()
         return tuple(before / after for before, after in zip(self.unanswered, self.answered, strict=True))
 
     @property
@@ -137,7 +141,7 @@ class QuestionEffect(msgspec.Struct, frozen=True):
 
         None if nothing was measured, or if the unbacked version is not slower by a twentieth.
         """
-        if not (self.answered and self.backed):
+        if not (self.answered and self.unanswered and self.backed):
             return None
         before, after, best = median(self.unanswered), median(self.answered), median(self.backed)
         return None if before < 1.05 * best else (before - after) / (before - best)
@@ -212,11 +216,12 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class DrawTask(msgspec.Struct, frozen=True):
-    """Draw programs of so many ops, and so many programs of the generator."""
+    """Draw programs of so many ops, and so many programs of the generator: `with_dims`, of those that have a symbol."""
 
     ops: int
     draws: int
     seed: int
+    with_dims: bool = True
 
 
 class LookTask(msgspec.Struct, frozen=True):
@@ -249,9 +254,9 @@ def shown_ratio(ratios: tuple[float, ...]) -> str:
     """The median with the quartiles; `-` for none.
 
     >>> shown_ratio((1.0, 1.5, 2.0))
-    '1.50 (1.00 to 2.00)'
+    '1.50 (1.25 to 1.75)'
     """
     if not ratios:
         return "-"
-    low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
+    low, _, high = quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else (ratios[0],) * 3
     return f"{median(ratios):.2f} ({low:.2f} to {high:.2f})"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from itertools import count, islice
 
 from ddefuzz.cost.model import DrawTask
-from ddefuzz.generate.draw import case_text
+from ddefuzz.generate.draw import case
 from ddefuzz.generate.make import singles
 from ddefuzz.generate.profiles import CAPTURES
 from ddefuzz.ops.catalogue import OPS
@@ -23,8 +25,14 @@ TRIED = 4
 
 def draw(task: DrawTask) -> tuple[tuple[str, str], ...]:
     """Programs of ops, then those that the generator draws: name and text."""
-    drawn = ((f"{PROFILE}-{task.seed}-{index}", case_text(PROFILE, task.seed, index)) for index in range(task.draws))
-    return (*_of_ops(task), *drawn)
+    return (*_of_ops(task), *islice(_drawn(task), task.draws))
+
+
+def _drawn(task: DrawTask) -> Iterator[tuple[str, str]]:
+    for index in count():
+        program = case(PROFILE, task.seed, index)
+        if not task.with_dims or any(dim.symbol for item in program.inputs for dim in item.shape):
+            yield f"{PROFILE}-{task.seed}-{index}", print_program(program)
 
 
 def _of_ops(task: DrawTask) -> list[tuple[str, str]]:

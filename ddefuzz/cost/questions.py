@@ -55,7 +55,10 @@ class Interview:
         known = {symbol: self.sizes[str(symbol)] for symbol in expression.free_symbols if str(symbol) in self.sizes}
         if not known or len(known) < len(expression.free_symbols):
             return None
-        return sympy.sympify(expression.xreplace(known))
+        try:
+            return sympy.sympify(expression.xreplace(known))
+        except (ArithmeticError, TypeError):  # such as a division by a difference that is 0 here
+            return None
 
     def note(self, kind: QuestionKind, expression: object, answer: object, wish: object) -> bool:
         """Record a question that is answered otherwise for known sizes. Returns whether to answer it so."""
@@ -173,12 +176,14 @@ def _hint(api: torch_api.Api, interview: Interview) -> Callable[..., Any]:
 
 
 def _hint_or_error(interview: Interview) -> Callable[..., Any]:
-    """It is asked for unbacked sizes only where another question was answered otherwise."""
+    """For unbacked sizes it raises, which some callers expect."""
     inner = torch_api.HINT_OR_ERROR.get()
 
     def ask(self: Any, expr: Any) -> Any:
-        number = interview.value(expr) if interview.answered else None
-        return inner(self, expr) if number is None or not number.is_Integer else int(number)
+        number = interview.value(expr)
+        if number is None or not number.is_Integer:
+            return inner(self, expr)
+        return int(number) if interview.note("hint", expr, "an error", int(number)) else inner(self, expr)
 
     return ask
 

@@ -63,8 +63,8 @@ def _summary(costs: Sequence[Cost]) -> Iterator[Block]:
     yield table(("program", *numbers), rows, right=numbers, code=("program",))
     yield prose(
         "Ratios are those of run times at the size of the example, medians (quartiles). Kernels and passes over memory "
-        "are those of the unbacked and of the backed version. Below a program is the question whose answer brings most "
-        "back, or where it does not compile."
+        "are those of the unbacked and of the backed version. Below a program is a question whose answer changes the "
+        "code (that which brings most run time back), or where it does not compile."
     )
 
 
@@ -220,6 +220,8 @@ def _problems(cost: Cost) -> Iterator[Inline]:
     for timing in cost.timings:
         if timing.error:
             yield f"{timing.version}: {timing.error}"
+        for size, error in timing.errors.items():
+            yield f"{timing.version}, size {size}: {error}"
     yield from cost.notes
     if cost.interrupted:
         yield "interrupted: what follows was not measured"
@@ -280,9 +282,10 @@ def _growing(cost: ExportCost) -> Iterator[Block]:
         yield prose("None that is seen in {} blocks.", n)
         return
     rows = []
-    for one in cost.growing:
-        loop = f"{one.blamed} calls it more than n times; " if one.blamed else ""
-        cells = (one.culprit, one.function, f"{one.seconds:.2f}", f"{one.share:.0%}", str(one.fit))
-        rows.append(TableRow(cells, f"{loop}callers, outermost first: {chain_text(one.chain)}" if one.chain else ""))
+    for growth in cost.growing:
+        loop = f"{growth.blamed} calls it more than n times; " if growth.blamed else ""
+        share, chain = f"{growth.share:.0%}", growth.chain
+        cells = (growth.culprit, growth.function, f"{growth.seconds:.2f}", share, str(growth.fit))
+        rows.append(TableRow(cells, f"{loop}callers, outermost first: {chain_text(chain)}" if chain else ""))
     titles = ("look at", "own time grows in", f"CPU s, n={n}", "share", "exponent")
     yield table(titles, rows, right=titles[2:], code=titles[:2], folding=titles[1:2])

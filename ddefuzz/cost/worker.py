@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -59,7 +59,7 @@ def version_of(prepared: PreparedSubject, version: VersionName) -> PreparedSubje
         case "backed":
             return replace(plain, backed=places)
         case "unbacked":
-            return replace(plain, unbacked=places, marks={})
+            return replace(plain, unbacked=places, marks=prepared.marks)
         case "hints":
             return replace(
                 plain, unbacked=places, marks={name: {"hint_override": size} for name, size in sizes.items()}
@@ -209,7 +209,7 @@ def _own(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def time_versions(task: TimeTask) -> tuple[Timing, ...]:
     """Compile the versions for real, and measure their calls and those of eager in turn."""
-    with captured_output(), kept_apart(task.subject), clean_slate(), _settings():
+    with captured_output(), kept_apart(task.subject), clean_slate(own_settings=True), _settings():
         _warm_up()
         compiled: dict[str, tuple[Timing, Callable[..., Any]]] = {}
         made: dict[str, Callable[[], PreparedSubject]] = {}
@@ -221,18 +221,20 @@ def time_versions(task: TimeTask) -> tuple[Timing, ...]:
             made[ANSWERED] = partial(_version, task, "unbacked")
             compiled[ANSWERED] = _compiled(ANSWERED, made[ANSWERED](), task.answered, task.left)
         timings = {name: one for name, (one, _) in compiled.items()} | {"eager": Timing("eager")}
-        for size in task.sizes:
+        for size in sorted(task.sizes, key=lambda name: SIZES[name] != 1):
             # New arguments for each size and version: a call may change them, as a model changes its cache.
             plain = _dynamic(task.subject, task.scale)
-            calls = {"eager": _call(plain.call, scaled(as_static(plain), plain.unbacked, SIZES[size]))}
+            calls = {"eager": _calls(plain.call, scaled(as_static(plain), plain.unbacked, SIZES[size]))}
             for version, (_, function) in compiled.items():
                 if not timings[version].error:
-                    calls[version] = _call(function, scaled(made[version](), plain.unbacked, SIZES[size]))
-            measured = _measured(calls, task.rounds)
-            for version, rounds in measured.items():
+                    calls[version] = _calls(function, scaled(made[version](), plain.unbacked, SIZES[size]))
+            for version, rounds in _measured(calls, task.rounds).items():
                 before = timings[version]
-                known = {"error": rounds} if isinstance(rounds, str) else {"rounds": {**before.rounds, size: rounds}}
-                timings[version] = msgspec.structs.replace(before, **known)
+                if isinstance(rounds, str):
+                    errors = {**before.errors, size: rounds}
+                    timings[version] = msgspec.structs.replace(before, errors=errors)
+                else:
+                    timings[version] = msgspec.structs.replace(before, rounds={**before.rounds, size: rounds})
     return tuple(timings.values())
 
 
@@ -265,8 +267,7 @@ def _compiled(
             mark(prepared)
             function(*prepared.args, **prepared.kwargs)
     except Exception as error:  # noqa: BLE001 a version that does not compile is a result
-        line = f"{type(error).__name__}: {message_of(error)}".strip().partition("\n")[0]
-        return Timing(version, error=line), function
+        return Timing(version, error=_line_of(error)), function
     seconds, own = cpu_seconds() - before, time.process_time() - own_before
     spent = {name: sum(seconds) for name, seconds in clock.items()}
     phases = {
@@ -276,58 +277,78 @@ def _compiled(
     return Timing(version, round(seconds, 3), round(seconds - own, 3), phases), function
 
 
-def _call(function: Callable[..., Any], prepared: PreparedSubject | None) -> Callable[[], Any] | None:
-    """A call with the arguments of a subject, which are marked as they were for the first one."""
+class Calls(NamedTuple):
+    """A call with arguments that are marked, as they were when it was compiled, and one with others that are not."""
+
+    marked: Callable[[], Any]
+    plain: Callable[[], Any]
+
+
+def _calls(function: Callable[..., Any], prepared: PreparedSubject | None) -> Calls | None:
     if prepared is None:
         return None
+    copied = as_static(prepared)
     mark(prepared)
-    return lambda: function(*prepared.args, **prepared.kwargs)
+    return Calls(lambda: function(*prepared.args, **prepared.kwargs), lambda: function(*copied.args, **copied.kwargs))
 
 
-def _measured(calls: Mapping[str, Callable[[], Any] | None], rounds: int) -> dict[str, tuple[float, ...] | str]:
-    """The microseconds of each call by round, or what is wrong with it. Nothing where eager refuses the size."""
+def _measured(calls: Mapping[str, Calls | None], rounds: int) -> dict[str, tuple[float, ...] | str]:
+    """The microseconds of each call by round, or what is wrong with it. Only that if eager refuses the size.
+
+    What is timed are calls with arguments that are not marked: dynamo would compare the marks in each call.
+    """
     results: dict[str, tuple[float, ...] | str] = {}
     timed: dict[str, Callable[[], Any]] = {}
     expected: Any = None
-    for version, call in calls.items():
-        if call is None:
-            return {}
+    for version, both in calls.items():
+        if both is None:
+            return {"eager": "a dim would be empty"}
         try:
-            result, again = call(), call()
+            result, again = both.marked(), both.marked()
+            expected = result if version == "eager" else expected
+            wrong, otherwise = _wrong(expected, result), _wrong(result, again)
+            frames = torch_api.DYNAMO_FRAMES.get()
+            both.plain()
+            call = both.plain if frames == torch_api.DYNAMO_FRAMES.get() else both.marked
         except Exception as error:  # noqa: BLE001 what refuses a size is a result
-            if version == "eager":
-                return {}
-            results[version] = f"{type(error).__name__}: {message_of(error)}".strip().partition("\n")[0]
-            continue
-        expected = result if version == "eager" else expected
-        wrong, otherwise = _wrong(expected, result), _wrong(result, again)
+            results[version] = _line_of(error)
+            wrong = otherwise = ""
+        else:
+            if not (wrong or otherwise):
+                timed[version] = call
         if wrong:
             results[version] = f"another result than eager: {wrong}"
         elif otherwise:
-            results[version] = f"not timed: a second call ends otherwise, {otherwise}"
-            if version == "eager":
-                return results
-        else:
-            timed[version] = call
+            results[version] = f"a second call ends otherwise: {otherwise}"
+        if version == "eager" and version in results:
+            return results
     return results | dict(zip(timed, microseconds(list(timed.values()), rounds), strict=True))
 
 
+def _line_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {message_of(error)}".strip().partition("\n")[0]
+
+
 def _wrong(expected: Any, result: Any) -> str:
-    """How a result differs from eager's, but for strides and for rounding: `ROUNDING` of the largest value."""
-    for difference in differences(expected, result):
-        what = difference.what
-        pairs = zip(_tensors(expected), _tensors(result), strict=True) if what == "values" else ()
-        if what != "strides" and not (pairs and all(_close(*pair) for pair in pairs)):
-            return f"{difference.where}: {difference.how}"
-    return ""
+    """How a result differs from eager's, but for strides, and for floats but for `ROUNDING` of the largest value."""
+    wrong = [one for one in differences(expected, result) if one.what != "strides"]
+    others = [one for one in wrong if one.what != "values"]
+    if not others and all(map(_close, _tensors(expected), _tensors(result))):
+        return ""
+    first = (others or wrong)[0]
+    return f"{first.where}: {first.how}"
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     leaves = torch_api.bound(torch_api.TREE_LEAVES)(value)
-    return [leaf.double() for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided]
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided]
 
 
 def _close(expected: torch.Tensor, result: torch.Tensor) -> bool:
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return torch.equal(expected, result)
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    expected, result = expected.to(wide), result.to(wide)
     finite = expected[expected.isfinite()]
     largest = float(finite.abs().max()) if finite.numel() else 0.0
     return torch.allclose(expected, result, rtol=0, atol=ROUNDING * largest, equal_nan=True)

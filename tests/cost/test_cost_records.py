@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ddefuzz.artifacts.model import Cause
@@ -39,7 +40,7 @@ def test_the_page_has_code_times_and_the_question_that_decides() -> None:
     text = markdown(costs_view([cost()]))
     assert "| unbacked | 2 | 0 | 0 | 6 | 12 | 1 | 1 |" in text
     assert "| example | 5.0 | 10.0 | 17.5 |" in text
-    assert "1.75 (1.38 to 2.12)" in text
+    assert "1.75 (1.62 to 1.88)" in text
     assert "`u0 > 0 at torch/_decomp/decompositions.py:1325 amax` | guard | False | True | 1 | 4 | 10 |" in text
     assert "100%" in text
     assert "| unbacked | 1.50 | 0.90 | 0.20 |" in text
@@ -52,6 +53,20 @@ def test_the_page_has_code_times_and_the_question_that_decides() -> None:
 def test_what_an_answer_brings_back(answered: float, unanswered: float, backed: float, recovered: float | None) -> None:
     (decided,) = cost(answered=answered, unanswered=unanswered, backed=backed).decided
     assert decided.recovered == recovered
+
+
+def test_an_answer_that_was_not_timed_is_shown_without_a_ratio() -> None:
+    (decided,) = cost().decided
+    untimed = msgspec.structs.replace(decided, answered=())
+    assert (untimed.ratios, untimed.recovered) == ((), None)
+    shown = markdown(costs_view([msgspec.structs.replace(cost(), decided=(untimed,))]))
+    assert "| guard | False | True | 1 | 4 | 10 | \\- | \\- |" in shown
+
+
+def test_an_error_at_one_size_leaves_the_others() -> None:
+    half = Timing("bounds", 1.0, 0.5, rounds={"example": (5.0,)}, errors={"half": "RuntimeError: u0 >= 2"})
+    text = markdown(costs_view([msgspec.structs.replace(cost(), timings=(*cost().timings, half))]))
+    assert "bounds, size half: RuntimeError: u0 >= 2" in text
 
 
 def test_a_question_that_backed_sizes_do_not_decide_either_is_no_candidate() -> None:

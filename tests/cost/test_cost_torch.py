@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from ddefuzz.cli.cost import command
 from ddefuzz.cost.export import export_cost
 from ddefuzz.cost.model import ExportTask, LookTask, TimeTask
-from ddefuzz.cost.worker import look, scaled, time_versions, version_of
+from ddefuzz.cost.worker import _wrong, look, scaled, time_versions, version_of
 from ddefuzz.errors import InputError
 from ddefuzz.execute.preparation import leaves_of
 from ddefuzz.execute.protocol import ProgramSubject
@@ -125,13 +125,33 @@ def test_the_command_measures_and_writes_json(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("corpora/none.py",), "corpora/none.py: found no such file"),
-        (("corpora/cost/mlp.py", "--speedscope", "/proc/none/x.json"), "/proc/none"),
+        (("corpora/cost/mlp.py", "--export", "--speedscope", "/proc/none/x.json"), "/proc/none"),
+        (("corpora/cost/mlp.py", "--speedscope", "x.json"), "found no --export, expected both"),
+        (("corpora/cost/mlp.py", "--export", "--budget", "700"), "expected at most --timeout 600"),
+        ((), "found no program, expected FILE, FILE:NAME, --ops N or --draws N"),
     ],
 )
 def test_bad_input_is_one_line(words: tuple[str, ...], said: str) -> None:
     result = CliRunner().invoke(command, words)
     assert isinstance(result.exception, InputError)
     assert said in str(result.exception)
+
+
+@pytest.mark.slow
+def test_one_target_that_cannot_be_measured_leaves_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("import torch\ndef f(x):\n    return x + 1\nf_args = (torch.ones(4),)\n")
+    words = [f"{file}:f", "corpora/cost/add_relu.py", "--rounds", "0", "--questions", "0", "--format", "json"]
+    bad, good = json.loads(CliRunner().invoke(command, words, catch_exceptions=False).stdout)
+    assert "found no dim of an argument that is unbacked" in bad["notes"][0]
+    assert {one["outcome"] for one in good["looks"]} == {"ok", "not-judged"}
+
+
+def test_integers_have_to_be_equal_and_floats_nearly() -> None:
+    assert _wrong(torch.tensor([1000, 5]), torch.tensor([1000, 6]))
+    assert _wrong(torch.tensor([1 + 2j]), torch.tensor([1 + 5j]))
+    assert not _wrong(torch.tensor([1000.0, 5.0]), torch.tensor([1000.0, 5.5]))
+    assert _wrong((torch.ones(2), torch.ones(3)), (torch.zeros(2), torch.ones(4)))
 
 
 @pytest.mark.slow
