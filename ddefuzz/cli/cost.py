@@ -31,12 +31,8 @@ def command(
     targets: tuple[str, ...] = argument("[FILE|FILE:NAME]..."),
     case: str | None = option("The case of a file with a list CASES.", metavar="ID"),
     unbacked: str = option("Dims of your example arguments, as for `ddefuzz check`.", default="", metavar="SPEC"),
-    rounds: int = option(
-        "Rounds of run times; 0: compile only.", default=11, type_=click.IntRange(0, 1000), metavar="N"
-    ),
-    questions: int = option(
-        "Answer at most N questions, one at a time.", default=20, type_=click.IntRange(0, 1000), metavar="N"
-    ),
+    rounds: int = option("Rounds of run times; 0: compile only.", default=11, type_=NUMBER, metavar="N"),
+    questions: int = option("Answer at most N questions, one at a time.", default=20, type_=NUMBER, metavar="N"),
     export: bool = option(
         "Measure torch.export, and what it spends on shapes, in place of torch.compile.", default=False
     ),

@@ -180,11 +180,10 @@ def code_of(texts: Sequence[str], guards: int) -> Code:
 
 def _called_once(prepared: PreparedSubject, interview: Interview) -> None:
     """Let torch.compile capture the subject, and end its call when inductor has generated the code."""
-    inductor = torch_api.bound(torch_api.LOOKUP_BACKEND)("inductor")
+    compile_graph = _inductor(interview)
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        interview.sizes |= sizes_of(graph, inputs)
-        inductor(graph, inputs)
+        compile_graph(graph, inputs)
 
         def end(*_: Any) -> Any:
             raise CaptureEndedError
@@ -195,6 +194,18 @@ def _called_once(prepared: PreparedSubject, interview: Interview) -> None:
     mark(prepared)
     with suppress(CaptureEndedError):
         module(*prepared.args, **prepared.kwargs)
+
+
+def _inductor(interview: Interview) -> Callable[..., Callable[..., Any]]:
+    """The backend inductor, which tells the interview the sizes of a graph first."""
+    inductor = torch_api.bound(torch_api.LOOKUP_BACKEND)("inductor")
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        interview.sizes |= sizes_of(graph, inputs)
+        made: Callable[..., Any] = inductor(graph, inputs)
+        return made
+
+    return backend
 
 
 def _own(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -249,14 +260,8 @@ def _compiled(
 ) -> tuple[Timing, Callable[..., Any]]:
     """Compile by a first call, with nothing in inductor's caches, and with these questions answered."""
     interview = _interview(answered, left)
-    inductor, clock = torch_api.bound(torch_api.LOOKUP_BACKEND)("inductor"), torch_api.PHASE_SECONDS.get()
-
-    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        interview.sizes |= sizes_of(graph, inputs)
-        made: Callable[..., Any] = inductor(graph, inputs)
-        return made
-
-    function = torch.compile(_own(prepared.call), backend=backend, fullgraph=True)
+    clock = torch_api.PHASE_SECONDS.get()
+    function = torch.compile(_own(prepared.call), backend=_inductor(interview), fullgraph=True)
     clock.clear()
     before, own_before = cpu_seconds(), time.process_time()
     try:

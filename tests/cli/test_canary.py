@@ -84,9 +84,6 @@ WAYS = (
     "by_agreement",
 )
 
-BY_DEFAULT = ("by_python", "by_native", "by_agreement")
-"""Those that are tried without `--all-scripts`."""
-
 
 @cache
 def bases() -> dict[str, Finding]:
@@ -397,11 +394,7 @@ def test_there_is_a_finding_for_each_way() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", WAYS)
-def test_every_field_through_every_command_and_every_script_run(
-    kind: str, canary: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    if kind not in BY_DEFAULT and not request.config.getoption("--all-scripts"):
-        pytest.skip("is tried with --all-scripts")
+def test_every_field_through_every_command_and_every_script_run(kind: str, canary: Path, tmp_path: Path) -> None:
     table, wrong, next_ = Counter[str](), list[str](), list[str]()
     scripts: set[str] = set()
     folder, db, out = tmp_path / kind, f"sqlite:///{tmp_path}/{kind}.db", tmp_path / f"{kind}-out"
