@@ -16,7 +16,7 @@ from ddefuzz.campaign.launch import Workers, start
 from ddefuzz.campaign.plan import CASE_SECONDS, Budget, Plan
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import run_case
-from ddefuzz.execute.journal import entries
+from ddefuzz.execute.journal import entries, left_by
 from ddefuzz.execute.pool import Future, Pool
 from ddefuzz.execute.protocol import EXPLICIT, STAGES
 from ddefuzz.execute.scratch import scratch_folder
@@ -60,11 +60,20 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Summary:
     return run(tmp_path_factory.mktemp("undisturbed"))[0]
 
 
+def phases_files() -> list[Path]:
+    """What tasks that run, and those that were lost, left of their phases."""
+    return list(scratch_folder().glob("phases-*"))
+
+
 class Signalled:
-    """Sends a signal to the worker once it captures a program: it is held still to look."""
+    """Sends a signal to the worker once it captures a program: it is held still to look.
+
+    A loss in eager, while ddefuzz reads a captured program, or with a forced answer is no finding.
+    """
 
     def __init__(self, number: signal.Signals) -> None:
         self.number = number
+        self.earlier = set(phases_files())
 
     def __call__(self) -> bool:
         found = workers(os.getpid())
@@ -73,8 +82,10 @@ class Signalled:
             return False
         worker = found[0]
         worker.suspend()
-        doing = [entry.stage for entry in entries(journals[0]) if entry.worker == worker.pid]
-        captures = bool(doing) and doing[-1] in STAGES
+        doing = [entry for entry in entries(journals[0]) if entry.worker == worker.pid]
+        parts = {left_by(path).phase.part for path in phases_files() if path not in self.earlier}
+        captures = bool(doing) and doing[-1].stage in STAGES and " with " not in doing[-1].semantics
+        captures = captures and parts == {"capture"}
         if captures and self.number is not signal.SIGSTOP:
             worker.send_signal(self.number)
         if not captures or self.number is not signal.SIGSTOP:
