@@ -151,9 +151,10 @@ def _line(cost: Cost) -> str:
     unbacked = cost.look("unbacked")
     if unbacked is None:
         return cost.notes[0] if cost.notes else "interrupted"
+    ratios = cost.ratios(cost.measured, "backed", "example")
+    times = f"{cost.measured} / backed {shown_ratio(ratios)}" if ratios else "no run times"
     if unbacked.code is None:
         static = cost.look("static")
         which = "no version compiles" if static is not None and static.code is None else "unbacked does not compile"
-        return f"{which}: {unbacked.reason}"
-    ratios = cost.ratios("unbacked", "backed", "example")
-    return f"unbacked / backed {shown_ratio(ratios)}" if ratios else "no run times"
+        return f"{which}: {unbacked.reason}" + (f"; {times}" if ratios else "")
+    return times

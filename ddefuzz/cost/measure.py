@@ -118,7 +118,7 @@ class CostMeasurement:
             self._add(timings=timings)
 
     def _decide(self, effort: Effort) -> None:
-        unbacked, backed = (self.so_far.look(name) for name in ("unbacked", "backed"))
+        unbacked, backed = self.so_far.look(self.so_far.measured), self.so_far.look("backed")
         if unbacked is None or backed is None or unbacked.code is None:
             return
         asked = sorted(
@@ -130,7 +130,7 @@ class CostMeasurement:
 
         def answered(questions: tuple[Question, ...]) -> Code | None:
             left = tuple(one for one in unbacked.questions if one not in questions)
-            seen = self._answer(look, LookTask(self.target.subject, effort.scale, "unbacked", questions, left))
+            seen = self._answer(look, LookTask(self.target.subject, effort.scale, unbacked.version, questions, left))
             if isinstance(seen, LostTask) or seen.code is None:
                 self._note(f"not captured with the answer to {', '.join(map(str, questions))}: {seen.reason}")
                 return None
@@ -170,7 +170,7 @@ class CostMeasurement:
         name = ", ".join(map(str, effect.questions))
         self.say(f"{self.target.case}: timing the answer to {name}")
         left = tuple(one for one in unbacked.questions if one not in effect.questions)
-        versions: tuple[VersionName, ...] = ("backed", "unbacked")
+        versions: tuple[VersionName, ...] = ("backed", unbacked.version)
         subject = self.target.subject
         task = TimeTask(subject, effort.scale, versions, effort.rounds, ("example",), effect.questions, left)
         timings = self._answer(time_versions, task)
@@ -184,7 +184,7 @@ class CostMeasurement:
         return msgspec.structs.replace(
             effect,
             answered=by_name.get("answered", ()),
-            unanswered=by_name.get("unbacked", ()),
+            unanswered=by_name.get(unbacked.version, ()),
             backed=by_name.get("backed", ()),
         )
 

@@ -198,6 +198,13 @@ class Cost(msgspec.Struct, frozen=True):
     interrupted: bool = False
     schema: Literal["ddefuzz.cost/1"] = "ddefuzz.cost/1"
 
+    @property
+    def measured(self) -> VersionName:
+        """The version that says what unbacked sizes cost: with bounds where it does not compile without them."""
+        unbacked, bounds = self.look("unbacked"), self.look("bounds")
+        only_bounds = unbacked is not None and unbacked.code is None and bounds is not None and bounds.code is not None
+        return "bounds" if only_bounds else "unbacked"
+
     def look(self, version: str) -> Look | None:
         """What was seen of a version."""
         return next((one for one in self.looks if one.version == version), None)
@@ -238,7 +245,7 @@ class LookTask(msgspec.Struct, frozen=True):
 
 class TimeTask(msgspec.Struct, frozen=True):
     """Compile the versions, and measure calls of all in turn: at each of `sizes`, in so many rounds. With `answered`,
-    the version `unbacked` is measured once more with these answers, and those `left` not, under the name `answered`.
+    the last version is measured once more with these answers, and those `left` not, under the name `answered`.
     """
 
     subject: Subject

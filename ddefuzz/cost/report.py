@@ -46,18 +46,17 @@ def _summary(costs: Sequence[Cost]) -> Iterator[Block]:
     """A row for each target, the slowest first."""
     rows = []
     for cost in sorted(costs, key=lambda one: -_slower(one)):
-        unbacked, backed = (cost.look(name) for name in ("unbacked", "backed"))
-        codes = [look.code if look is not None else None for look in (unbacked, backed)]
+        unbacked = cost.look("unbacked")
+        codes = [look.code if look is not None else None for look in (cost.look(cost.measured), cost.look("backed"))]
         kernels = " / ".join("-" if code is None else str(code.calls) for code in codes)
         passes = " / ".join("-" if code is None else str(code.passes) for code in codes)
-        ratios = (shown_ratio(cost.ratios("unbacked", over, "example")) for over in ("backed", "static"))
+        ratios = (shown_ratio(cost.ratios(cost.measured, over, "example")) for over in ("backed", "static"))
         decides = max(cost.decided, key=lambda one: one.recovered or 0.0, default=None)
         failure = unbacked.failure if unbacked is not None else None
         why: Inline = _said(decides) if decides is not None else ""
         if failure is not None:
-            bounds = cost.look("bounds")
-            with_bounds = "; with bounds it compiles" if bounds is not None and bounds.code is not None else ""
-            why = f"does not compile: {failure.site}{with_bounds}"
+            with_bounds = "; the numbers are those with bounds" if cost.measured == "bounds" else ""
+            why = f"does not compile: {failure.site}{with_bounds}" + (f"; {why}" if why else "")
         rows.append(TableRow((cost.case, *ratios, kernels, passes), why))
     numbers = ("unbacked / backed", "unbacked / static", "kernels", "passes")
     yield table(("program", *numbers), rows, right=numbers, code=("program",))
@@ -69,7 +68,7 @@ def _summary(costs: Sequence[Cost]) -> Iterator[Block]:
 
 
 def _slower(cost: Cost) -> float:
-    ratios = cost.ratios("unbacked", "backed", "example")
+    ratios = cost.ratios(cost.measured, "backed", "example")
     return median(ratios) if ratios else 0.0
 
 
@@ -119,8 +118,8 @@ def _run_times(cost: Cost) -> Iterator[Block]:
         rows.append((size, *(_median(one.rounds.get(size, ()) if one is not None else ()) for one in cells)))
     yield table(("size", *names), rows, right=names)
     yield Heading("Ratios of run times: medians (quartiles) of rounds side by side", 3)
-    pairs = [("unbacked", over) for over in ("backed", "static", "eager")]
-    pairs += [(name, "unbacked") for name in ("hints", "shape-id", "bounds") if name in names]
+    pairs = [(cost.measured, over) for over in ("backed", "static", "eager")]
+    pairs += [(name, "unbacked") for name in ("hints", "shape-id", "bounds") if {name, "unbacked"} <= set(names)]
     titles = tuple(f"{one} / {over}" for one, over in pairs)
     yield table(
         ("size", *titles),
@@ -149,10 +148,11 @@ def _compile_times(cost: Cost) -> Iterator[Block]:
 
 
 def _questions(cost: Cost) -> Iterator[Block]:
-    unbacked = cost.look("unbacked")
+    unbacked = cost.look(cost.measured)
     if unbacked is None or unbacked.code is None:
         return
-    yield Heading("Questions that decide", 3)
+    with_bounds = " with bounds" if cost.measured == "bounds" else ""
+    yield Heading(f"Questions that decide{with_bounds}", 3)
     tried = f"{cost.tried} of {cost.asked}" if cost.tried < cost.asked else f"{cost.asked}"
     if not cost.decided:
         yield prose("Tried {} questions about the sizes, one at a time. No answer changes the code.", tried)
@@ -173,7 +173,7 @@ def _questions(cost: Cost) -> Iterator[Block]:
         "kernels",
         "passes",
         "vector lines",
-        "unbacked / with it",
+        "without / with",
         "recovered",
     )
     yield table(

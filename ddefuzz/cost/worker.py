@@ -229,7 +229,7 @@ def time_versions(task: TimeTask) -> tuple[Timing, ...]:
                 made[name] = partial(_version, task, name)
                 compiled[name] = _compiled(name, made[name]())
         if task.answered:
-            made[ANSWERED] = partial(_version, task, "unbacked")
+            made[ANSWERED] = partial(_version, task, task.versions[-1])
             compiled[ANSWERED] = _compiled(ANSWERED, made[ANSWERED](), task.answered, task.left)
         timings = {name: one for name, (one, _) in compiled.items()} | {"eager": Timing("eager")}
         for size in sorted(task.sizes, key=lambda name: SIZES[name] != 1):
