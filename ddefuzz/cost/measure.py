@@ -25,6 +25,7 @@ from ddefuzz.cost.model import (
     VersionName,
 )
 from ddefuzz.execute.pool import LostTask, Pool, Stopped, waited
+from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.execute.worker import late
 from ddefuzz.oracles.blame import fewest
 
@@ -75,7 +76,8 @@ class CostMeasurement:
         self, pool: Pool, target: Target, torch: str, timeout: float, stopped: Stopped, say: Callable[[str], None]
     ) -> None:
         self.pool, self.target, self.timeout, self.stopped, self.say = pool, target, timeout, stopped, say
-        self.so_far = Cost(target.case, torch)
+        program = target.subject.text if isinstance(target.subject, ProgramSubject) else ""
+        self.so_far = Cost(target.case, torch, program=program)
 
     def run(self, effort: Effort) -> Cost:
         """Measure the versions, and answer questions one at a time."""

@@ -183,7 +183,8 @@ class ExportCost(msgspec.Struct, frozen=True):
 
 class Cost(msgspec.Struct, frozen=True):
     """What unbacked sizes cost a program. `tried` questions were answered otherwise, of `asked`; `decided` are those
-    whose answer changes the code. `notes` say what was not measured. `interrupted` says that it is not all.
+    whose answer changes the code. `notes` say what was not measured. `interrupted` says that it is not all. `program`
+    is the text of a program, none of the user's own code.
     """
 
     case: str
@@ -196,6 +197,7 @@ class Cost(msgspec.Struct, frozen=True):
     export: ExportCost | None = None
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    program: str = ""
     schema: Literal["ddefuzz.cost/1"] = "ddefuzz.cost/1"
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from ddefuzz.cost.model import QUESTION_KINDS, SIZES, VERSIONS, Cost, ExportCost, QuestionEffect, shown_ratio
-from ddefuzz.show.blocks import Block, Facts, Heading, Inline, Items, Span, TableRow, counted, prose, table
+from ddefuzz.show.blocks import Block, Code, Facts, Heading, Inline, Items, Span, TableRow, counted, prose, table
 
 
 def costs_view(costs: Sequence[Cost]) -> Iterator[Block]:
@@ -74,7 +74,10 @@ def _slower(cost: Cost) -> float:
 
 def _cost_view(cost: Cost) -> Iterator[Block]:
     """The tables of one target."""
-    yield Heading(f"{cost.case}: what unbacked sizes cost (torch {cost.torch}, CPU)")
+    what = "what its export spends on shapes" if cost.export is not None else "what unbacked sizes cost"
+    yield Heading(f"{cost.case}: {what} (torch {cost.torch}, CPU)")
+    if cost.program:
+        yield Code(cost.program)
     if cost.export is not None:
         yield from _export(cost.export)
         return

@@ -83,6 +83,24 @@ def test_the_slowest_program_is_first_and_what_fails_is_said() -> None:
     assert "does not compile: torch/\\_inductor/kernel/bmm.py:f" in text or "does not compile: torch/_inductor" in text
 
 
+def test_a_program_that_compiles_only_with_bounds_is_measured_with_bounds() -> None:
+    failing = Look("unbacked", "fail", "Could not guard on u0", FAILURE)
+    looks = (Look("backed", "ok", code=FAST), failing, Look("bounds", "ok", code=SLOW))
+    timings = (
+        Timing("backed", 1.0, 0.8, rounds={"example": (10.0, 10.0)}),
+        Timing("bounds", 1.0, 0.5, rounds={"example": (20.0, 20.0)}),
+        Timing("eager", rounds={"example": (40.0, 40.0)}),
+    )
+    measured = msgspec.structs.replace(cost(), looks=looks, timings=timings, program="def program(): ...\n")
+    assert measured.measured == "bounds"
+    text = markdown(costs_view([measured, cost()]))
+    assert "| size | bounds / backed | bounds / static | bounds / eager |" in text
+    assert "| `softmax` | 2.00 (2.00 to 2.00) | \\- | 2 / 1 | 6 / 4" in text
+    assert "the numbers are those with bounds; u0" in text
+    assert "Questions that decide with bounds" in text
+    assert "def program(): ..." in text
+
+
 def test_the_page_of_an_export_has_expressions_and_functions_with_their_callers() -> None:
     steep = FunctionGrowth(
         "torch/fx/a.py:simplify", 1.2, 0.4, Fit(1.7, (1.6, 1.8)), ("torch/fx/a.py:f", "torch/fx/a.py:g")
