@@ -145,9 +145,19 @@ class GraphBreaks(msgspec.Struct, frozen=True):
     frames: tuple[Frame, ...] = ()
 
 
+class CacheUse(msgspec.Struct, frozen=True):
+    """What a cache of inductor did for a graph in a compilation (1 or 2, of the same): `hit`, `miss` or `bypass`."""
+
+    cache: str
+    compilation: int
+    use: str
+    reason: str = ""
+
+
 class StageOutput(msgspec.Struct, frozen=True):
     """What one stage made under one semantics. `fallbacks` are the guards that it could not decide, `kernels` the
-    kernels of its code, if they were timed, and `sources` the lines of the user's that made nodes.
+    kernels of its code and `caches` what inductor's caches did, if it was timed, and `sources` the lines of the user's
+    that made nodes.
     """
 
     stage: Stage
@@ -161,6 +171,7 @@ class StageOutput(msgspec.Struct, frozen=True):
     fallbacks: tuple[Guard, ...] = ()
     seconds: float = 0.0
     kernels: tuple[Kernel, ...] = ()
+    caches: tuple[CacheUse, ...] = ()
     sources: tuple[Source, ...] = ()
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ddefuzz import __version__
-from ddefuzz.artifacts.model import About, Artifacts, CallAt, Cause, Frame, GraphBreaks, Part, StageOutput
+from ddefuzz.artifacts.model import About, Artifacts, CacheUse, CallAt, Cause, Frame, GraphBreaks, Part, StageOutput
 from ddefuzz.artifacts.way import Way
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.errors import InputError
@@ -212,10 +212,19 @@ def _stage(stage: StageOutput, place: str) -> Iterator[Block]:
         yield Heading("From line to node to kernel, and back", 3)
         yield from way.sources()
     yield from way.kernels()
+    yield from _caches(stage.caches)
     opened = stage.graph.name if stage.graph is not None else ""
     yield from _parts(stage.parts, place, opened, way)
     if stage.fallbacks:
         yield Details(f"{counted(len(stage.fallbacks), 'guard')} took the fallback", tuple(_fallbacks(stage)))
+
+
+def _caches(uses: Sequence[CacheUse]) -> Iterator[Block]:
+    if uses:
+        yield Heading("Inductor's caches", 3)
+        yield prose("The program was compiled twice, beginning with empty caches. A row is a graph.")
+        rows = [(use.cache, str(use.compilation), use.use, use.reason) for use in uses]
+        yield table(("cache", "compilation", "use", "why"), rows, folding=("why",))
 
 
 def _parts(parts: Sequence[Part], place: str, opened: str = "", way: Way | None = None) -> Iterator[Block]:

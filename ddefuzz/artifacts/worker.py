@@ -14,9 +14,21 @@ from typing import Any
 import msgspec
 import torch
 
+from ddefuzz.artifacts.caches import cache_uses
 from ddefuzz.artifacts.graph import GraphNode, nodes_of, symbols_in
 from ddefuzz.artifacts.kernels import time_kernels
-from ddefuzz.artifacts.model import DIFFED, Kernel, Link, MakeTask, Part, Source, StageOutput, Symbol, failure_of
+from ddefuzz.artifacts.model import (
+    DIFFED,
+    CacheUse,
+    Kernel,
+    Link,
+    MakeTask,
+    Part,
+    Source,
+    StageOutput,
+    Symbol,
+    failure_of,
+)
 from ddefuzz.artifacts.trace import CODE, KERNELS_OF_NODES, OWN, Entry, part_of, parts_of, traced
 from ddefuzz.execute.observe import observe_in
 from ddefuzz.execute.preparation import PreparedSubject
@@ -52,6 +64,7 @@ def make(task: MakeTask) -> StageOutput:
         for node in nodes_of(graph)
         if node.expression
     )
+    timed = task.timed and observed.outcome == "ok"
     return StageOutput(
         stage=task.stage,
         semantics=str(task.semantics),
@@ -71,7 +84,8 @@ def make(task: MakeTask) -> StageOutput:
         links=links,
         fallbacks=observed.guards,
         seconds=round(observed.seconds, 3),
-        kernels=_kernels(task) if task.timed and observed.outcome == "ok" else (),
+        kernels=_kernels(task) if timed else (),
+        caches=_caches(task) if timed else (),
         sources=tuple(sources_of(links)),
     )
 
@@ -85,6 +99,17 @@ def _kernels(task: MakeTask) -> tuple[Kernel, ...]:
 
     observe_in(stage, lambda: prepare(task.subject), Run(task.subject, task.stage, task.semantics))
     return tuple(times)
+
+
+def _caches(task: MakeTask) -> tuple[CacheUse, ...]:
+    """What inductor's caches did; nothing if the code cannot be compiled."""
+    uses: list[CacheUse] = []
+
+    def stage(_: PreparedSubject) -> None:
+        uses.extend(cache_uses(lambda: prepare(task.subject)))
+
+    observe_in(stage, lambda: prepare(task.subject), Run(task.subject, task.stage, task.semantics))
+    return tuple(uses)
 
 
 BESIDE = 2

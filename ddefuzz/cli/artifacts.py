@@ -69,7 +69,8 @@ def command(
         metavar="DIR",
     ),
     timed: bool = option(
-        "Compile the C++ of inductor's code, and measure each kernel in calls with the example's arguments.", "--time"
+        "Compile inductor's C++ too: the time of each kernel in calls with the example, and the use of its caches.",
+        "--time",
     ),
     timeout: float = timeout_option(120.0, "one stage"),
     output: Output = formats("text", "json", "markdown"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.artifacts.model import Artifacts, Kernel, Link, Part, Source, StageOutput
+from ddefuzz.artifacts.caches import uses_in
+from ddefuzz.artifacts.model import Artifacts, CacheUse, Kernel, Link, Part, Source, StageOutput
 from ddefuzz.artifacts.page import html_page, write_folder
+from ddefuzz.artifacts.trace import Entry
 from ddefuzz.artifacts.way import Way
 from ddefuzz.artifacts.worker import sources_of
 from ddefuzz.cli.artifacts import command
@@ -132,3 +135,23 @@ def test_kernels_are_timed_and_lead_to_the_file_of_the_user(tmp_path: Path) -> N
     assert "CPU µs" in page
     assert f"{file.name}:3" in page
     assert page.count("µs") >= 4
+    assert "beginning with empty caches" in page
+    (stage,) = msgspec.json.decode((made / "artifacts.json").read_bytes())["stages"]
+    assert [(use["cache"], use["compilation"], use["use"]) for use in stage["caches"]] == [
+        ("AOTAutograd", 1, "miss"),
+        ("FX graph", 1, "miss"),
+        ("FX graph", 2, "hit"),
+        ("AOTAutograd", 2, "hit"),
+    ]
+
+
+def test_a_cache_that_was_not_asked_has_a_reason() -> None:
+    log = [
+        Entry("fx_graph_cache_bypass", '{"cache_bypass_reason": "No\\n cond", "key": null}', "0/0"),
+        Entry("aotautograd_cache_hit", '{"cache_state": "hit"}', "0/0"),
+        Entry("dynamo_output_graph", "", "0/0"),
+    ]
+    assert list(uses_in(log, 2)) == [
+        CacheUse("FX graph", 2, "bypass", "No cond"),
+        CacheUse("AOTAutograd", 2, "hit"),
+    ]
