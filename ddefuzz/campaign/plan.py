@@ -10,9 +10,9 @@ from itertools import count
 from ddefuzz.campaign.guide import CalledCase, Case
 from ddefuzz.campaign.tasks import TOGETHER, CaseTask
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CHEAP_RETRACES, CHEAP_TO_CALL, COMPILES, Semantics, Stage
+from ddefuzz.execute.protocol import AFTER_EXPORT, CHEAP_TO_CALL, COMPILES, DECOMPOSED, Semantics, Stage
 from ddefuzz.findings.textform import NONE, Now
-from ddefuzz.generate.profiles import CAPTURES, COMPILED, Draw, profile_named
+from ddefuzz.generate.profiles import CAPTURES, COMPILED, DECOMPOSING, Draw, profile_named
 from ddefuzz.oracles.oracle import Oracle, OwnStage
 from ddefuzz.oracles.program import CAPTURE, Suspect, called_of
 from ddefuzz.oracles.table import ORACLES, calls_of, own_stage
@@ -123,6 +123,12 @@ in 56. They cost about twice as much as export.
 
 RETRACED_TURN = 3  # the first of them
 
+DECOMPOSED_TURNS = (1, 4, 6)
+"""Of the same `RETRACED` cases, those that run after inductor's decompositions, in a campaign with a stage of
+torch.compile: one case in 19. They are drawn for it. Wrong values of decompositions, and wrong gradients, show there
+without C++.
+"""
+
 SLOWER = 6
 """How much longer a task may take in which inductor compiles C++."""
 
@@ -182,12 +188,15 @@ class Plan:
 
     def called_case(self, index: int) -> CalledCase | None:
         """A case for the oracles that call what was captured; None for all other cases. Half of those for inductor are
-        drawn for it.
+        drawn for it, and all of those for its decompositions.
         """
         if not self.is_called(index):
             return None
+        stage = self.stages_of(index)[-1]
+        if self.retraced_stages(index) == (DECOMPOSED,) == (stage,):
+            return CalledCase(Draw(index, profile=DECOMPOSING), stage, drawn=True)
         drawn = index % 2 == 0 and self._is_for_inductor(index)
-        return CalledCase(Draw(index, profile=COMPILED if drawn else CAPTURES), self.stages_of(index)[-1], drawn)
+        return CalledCase(Draw(index, profile=COMPILED if drawn else CAPTURES), stage, drawn)
 
     def task_of(self, index: int, case: Case | None) -> CaseTask:
         """The task of a case, which the guide has chosen, if there is one."""
@@ -224,12 +233,14 @@ class Plan:
         return (slow[number // CALLED_COMPILED % len(slow)],) if is_turn else ()
 
     def retraced_stages(self, index: int) -> tuple[Stage, ...]:
-        """The stage after export in which a case is called, in a campaign with the stage `export`."""
+        """The stage after export, or after AOTAutograd, in which a case is called, in a campaign with such a stage."""
         number = index // CALLED
-        is_free = self.is_called(index) and not self._is_for_inductor(index)
-        wanted = "export" in self.stages and is_free and bool(calls_of(self.oracles))
-        is_turn = wanted and number % RETRACED == RETRACED_TURN
-        return (CHEAP_RETRACES[number // RETRACED % len(CHEAP_RETRACES)],) if is_turn else ()
+        if not self.is_called(index) or self._is_for_inductor(index) or not calls_of(self.oracles):
+            return ()
+        if number % RETRACED in DECOMPOSED_TURNS and not {"compile", "aot", TOGETHER}.isdisjoint(self.stages):
+            return (DECOMPOSED,)
+        is_turn = number % RETRACED == RETRACED_TURN and "export" in self.stages
+        return (AFTER_EXPORT[number // RETRACED % len(AFTER_EXPORT)],) if is_turn else ()
 
     def own_stage_of(self, index: int) -> OwnStage | None:
         """An oracle's own stage in which a case runs: every called case, if no other oracle is chosen; else None."""

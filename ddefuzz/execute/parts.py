@@ -269,7 +269,7 @@ def _decompositions(experiment: _Experiment) -> Iterator[tuple[Api, Callable[...
 
     def decompose(mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
         table = mode.decomposition_table
-        if op in table and experiment.leaves_out(_part("decompositions", table[op], str(op))):
+        if op in table and experiment.leaves_out(_part(DECOMPOSITIONS, table[op], str(op))):
             experiment.kept_whole.add(op)
             return NotImplemented
         return original(mode, op, *args, **kwargs)
@@ -277,7 +277,7 @@ def _decompositions(experiment: _Experiment) -> Iterator[tuple[Api, Callable[...
     yield torch_api.DECOMPOSE, decompose
 
 
-VECTORS, ANSWERS, LOWERINGS = "vectors", "known answers", "lowerings"
+VECTORS, ANSWERS, LOWERINGS, DECOMPOSITIONS = "vectors", "known answers", "lowerings", "decompositions"
 
 GROUPS: tuple[Group, ...] = (
     Group(Part("optimization", "", "the C++ compiler"), hooks=_optimization),
@@ -290,7 +290,7 @@ GROUPS: tuple[Group, ...] = (
     Group(Part("passes", torch_api.INDUCTOR_PASSES.path, ""), hooks=_passes),
     Group(_at(ANSWERS, torch_api.SIZE_ALLOCATOR), hooks=_answers),
     Group(_at(LOWERINGS, torch_api.LOWERINGS), hooks=_lowerings),
-    Group(_at("decompositions", torch_api.DECOMPOSITIONS), hooks=_decompositions),
+    Group(_at(DECOMPOSITIONS, torch_api.DECOMPOSITIONS), hooks=_decompositions),
 )
 """In the order in which the search adds them to what is left out: what works on the code of all ops before what makes
 that code. A lowering that is left out leaves the parts before it nothing to do.

@@ -212,6 +212,9 @@ class Retrace(NamedTuple):
     owners: str = "oncall: export"
 
 
+DECOMPOSED: Stage = "aot-decomposed"
+"""The graphs of AOTAutograd after inductor's decompositions. They run as they are, without C++."""
+
 RETRACES: Mapping[Stage, Retrace] = MappingProxyType(
     {
         "decompose": Retrace("export", "run_decompositions()"),
@@ -219,6 +222,7 @@ RETRACES: Mapping[Stage, Retrace] = MappingProxyType(
         "saved": Retrace("export", "torch.export.save and load"),
         "unflatten": Retrace("export", "torch.export.unflatten"),
         "aoti": Retrace("export", "AOTInductor", compiles=True, owners="module: aotinductor"),
+        DECOMPOSED: Retrace("aot", "inductor's decompositions", owners="module: decompositions"),
         "cpp-wrapper": Retrace("inductor", "cpp_wrapper", compiles=True, owners="module: inductor"),
     }
 )
@@ -243,6 +247,9 @@ DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
 """The stages of a campaign and of a check."""
 
 CHEAP_RETRACES: tuple[Stage, ...] = tuple(stage for stage, row in RETRACES.items() if not row.compiles)
+
+AFTER_EXPORT: tuple[Stage, ...] = tuple(stage for stage in CHEAP_RETRACES if RETRACES[stage].begins == "export")
+"""What users do with an exported program, without C++."""
 
 CHEAP_TO_CALL: tuple[Stage, ...] = (*FRONTENDS, *CHEAP_RETRACES)
 """The stages whose captured programs are called at no more than the cost of a capture."""

@@ -1,6 +1,6 @@
 """The stages that go on where another one ends, one row each: what users do with a captured program.
 
-Most take the program of `torch.export.export`. `cpp-wrapper` compiles the subject itself with another setting.
+Most take the program of `torch.export.export`. `aot-decomposed` and `cpp-wrapper` compile the subject itself otherwise.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ import torch
 from torch.export import ExportedProgram
 
 from ddefuzz.execute.preparation import PreparedSubject
-from ddefuzz.execute.protocol import Stage
+from ddefuzz.execute.protocol import DECOMPOSED, Stage
 from ddefuzz.execute.stages import (
+    AOT_DECOMPOSED,
     SETTINGS,
     Capture,
     CaptureEndedError,
     ExportArguments,
     as_exported,
     capture_of,
+    compiled,
     inductor,
     inductor_to_call,
     not_compiled,
@@ -95,6 +97,12 @@ def _of(make: OfProgram) -> RetraceFunction:
     return retraced
 
 
+def _with_decompositions(prepared: PreparedSubject, _begun: Capture, _called: bool) -> Capture | None:
+    """The graphs of AOTAutograd after inductor's decompositions, which run as they are: without C++."""
+    torch_api.bound(torch_api.DYNAMO_RESET)()
+    return compiled(AOT_DECOMPOSED)(prepared)
+
+
 def _with_cpp_wrapper(prepared: PreparedSubject, _begun: Capture, called: bool) -> Capture | None:
     torch_api.bound(torch_api.DYNAMO_RESET)()
     with torch_api.changed_settings(torch_api.INDUCTOR_CONFIG, {torch_api.CPP_WRAPPER: True}):
@@ -111,6 +119,7 @@ RETRACE_FUNCTIONS: MappingProxyType[Stage, RetraceFunction] = MappingProxyType(
         "saved": _of(_saved),
         "unflatten": _of(_unflattened),
         "aoti": _of(_packaged),
+        DECOMPOSED: _with_decompositions,
         "cpp-wrapper": _with_cpp_wrapper,
     }
 )

@@ -137,6 +137,7 @@ StageFunction: TypeAlias = Callable[[PreparedSubject], Capture | None]
 
 
 AOT = "aot_eager"  # dynamo's backend that runs the graphs of AOTAutograd as they are
+AOT_DECOMPOSED = "aot_eager_decomp_partition"  # its backend that also decomposes and partitions them as inductor does
 
 
 class CaptureEndedError(BaseException):

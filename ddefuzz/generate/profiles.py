@@ -30,6 +30,9 @@ CAPTURES = "captures"
 COMPILED = "compiled"
 """The profile of programs for inductor: chains of views, copies, reductions and writes, which it makes kernels of."""
 
+DECOMPOSING = "decomposing"
+"""The profile of programs for inductor's decompositions: ops that it makes of others, half of them with gradients."""
+
 
 class Draw(msgspec.Struct, frozen=True, tag="draw"):
     """Drawn at an index of the campaign's stream.
@@ -221,6 +224,20 @@ PROFILES: Final[dict[str, Profile]] = {
             stops=0.0,
             gradients=3,
             producers=2,
+        ),
+        Profile(
+            DECOMPOSING,
+            {
+                **dict.fromkeys(GROUPS, 0.0),
+                **{"pointwise": 4.0, "reductions": 2.0, "products": 2.0, "selection": 1.5, "reshape": 1.5},
+                **dict.fromkeys(("normalization", "losses", "pooling", "resampling", "convolution"), 2.0),
+                **{"decompositions": 2.0, "contiguity": 1.0, "sources": 0.3, "factories": 0.3},
+            },
+            min_steps=3,
+            max_steps=5,
+            unbacked_input=6,
+            stops=0.0,
+            gradients=2,
         ),
         Profile("long", {**_RARE, "attention": 0.1}, min_steps=16, max_steps=24),
     )

@@ -8,13 +8,20 @@ from typing import TypeAlias
 
 from ddefuzz.classify.chain import Location
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.execute.parts import ANSWERS, GROUPS
-from ddefuzz.execute.protocol import COMPILES, Call, Observation, Part, ProgramSubject, Run, Runner
+from ddefuzz.execute.parts import ANSWERS, DECOMPOSITIONS, GROUPS
+from ddefuzz.execute.protocol import COMPILES, DECOMPOSED, Call, Observation, Part, ProgramSubject, Run, Runner, Stage
 from ddefuzz.oracles.blame import OracleInput, Shows
 
 _Predicate: TypeAlias = Callable[[tuple[str, ...]], bool]
 
 NAMES = tuple(group.name for group in GROUPS)
+
+
+def groups_of(stage: Stage) -> tuple[str, ...]:
+    """The groups of parts by which a stage can be wrong, in the order in which they are left out."""
+    if stage == DECOMPOSED:
+        return (DECOMPOSITIONS,)
+    return NAMES if stage in COMPILES else ()
 
 
 def part_to_blame(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -> Location | None:
@@ -23,7 +30,8 @@ def part_to_blame(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -
     Groups of parts are left out, the first ones of the table together. The last group that is needed for a right result
     has the part. Then its parts are left out in place of it, in the same way. If a part is expected, it is tried first.
     """
-    if seen.observation.stage not in COMPILES or not seen.text:
+    groups = groups_of(seen.observation.stage)
+    if not groups or not seen.text:
         return None
 
     @cache
@@ -41,12 +49,12 @@ def part_to_blame(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -
 
     part = _expected(seen.expected)
     if part is not None:
-        before = NAMES[: NAMES.index(part.group)]
+        before = groups[: groups.index(part.group)] if part.group in groups else groups
         if is_right((*before, str(part))) and not (before and is_right(before)):
             return _located(part)
-    out = NAMES
-    if not is_compared(NAMES):
-        out = _harmless(is_compared, is_right)
+    out = groups
+    if not is_compared(groups):
+        out = _harmless(groups, is_compared, is_right)
     if not is_right(out):
         return None
     count = _first(len(out), lambda count: is_right(out[:count]))
@@ -67,10 +75,10 @@ def _first(count: int, is_enough: Callable[[int], bool]) -> int:
     return high
 
 
-def _harmless(is_compared: _Predicate, is_right: _Predicate) -> tuple[str, ...]:
+def _harmless(groups: tuple[str, ...], is_compared: _Predicate, is_right: _Predicate) -> tuple[str, ...]:
     """The groups up to the first that gives the right result, without those that it cannot do without."""
     out: tuple[str, ...] = ()
-    for name in NAMES:
+    for name in groups:
         if is_compared((*out, name)):
             out = (*out, name)
             if is_right(out):

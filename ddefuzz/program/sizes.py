@@ -271,12 +271,12 @@ def _cycle(listed: tuple[int | float | bool, ...], count: int) -> tuple[int | fl
     return tuple(listed[position % len(listed)] if listed else 0 for position in range(count))
 
 
-MARKED: Final = frozenset({"fake", "export-strict", "compile", "aot", "inductor", "cpp-wrapper"})
+MARKED: Final = frozenset({"fake", "export-strict", "compile", "aot", "aot-decomposed", "inductor", "cpp-wrapper"})
 """The stages that make dims unbacked by `mark_unbacked`. Non-strict export ignores that mark. In export, the graph
 selects all elements of the dim by a mask instead.
 """
 
-COMPILED: Final = frozenset({"compile", "aot", "inductor", "cpp-wrapper"})
+COMPILED: Final = frozenset({"compile", "aot", "aot-decomposed", "inductor", "cpp-wrapper"})
 
 
 def at_size(program: Program, stage: str, size: CallSize) -> tuple[Program, dict[str, int]]:

@@ -347,6 +347,7 @@ _CALLS: Final[dict[str, str]] = {
     "export-strict": "torch.export.export(Program(), inputs, strict=True)",
     "compile": 'torch.compile(program, backend="eager", fullgraph=True)(*inputs)',
     "aot": 'torch.compile(program, backend="aot_eager", fullgraph=True)(*inputs)',
+    "aot-decomposed": 'torch.compile(program, backend="aot_eager_decomp_partition", fullgraph=True)(*inputs)',
     "inductor": "torch.compile(program, fullgraph=True)(*inputs)",
     "decompose": f"{_EXPORT}.run_decompositions()",
     "reexport": f"torch.export.export({_EXPORT}.module(), inputs, strict=False)",

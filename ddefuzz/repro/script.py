@@ -321,7 +321,7 @@ def call_script(program: Program, stage: Stage, expected: ExpectedFailure, title
         capture=Template(CALLED[stage]).substitute(inputs="marked(make_inputs())" if marking else "make_inputs()"),
         marked="marked(call_inputs())" if marking else "call_inputs()",
         # These stages capture gradients too.
-        order=order_of(expected.size, backward=stage in ("aot", "inductor", "cpp-wrapper")),
+        order=order_of(expected.size, backward=stage in ("aot", "aot-decomposed", "inductor", "cpp-wrapper")),
         calling=CALLING,
     )
 

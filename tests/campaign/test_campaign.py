@@ -40,7 +40,7 @@ from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.journal import Entry, Journal, Phase, TaskTrace
 from ddefuzz.execute.pool import Future, LostTask
-from ddefuzz.execute.protocol import CHEAP_RETRACES, EXPLICIT, Observation, Stage
+from ddefuzz.execute.protocol import AFTER_EXPORT, DECOMPOSED, EXPLICIT, Observation, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.schema import packed
@@ -503,15 +503,28 @@ def test_a_case_that_ends_its_batch_is_run_alone(tmp_path: Path) -> None:
 
 def test_a_share_of_the_called_cases_goes_on_after_export() -> None:
     plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
-    taken = [index for index in range(56 * 8) if plan.retraced_stages(index)]
-    assert taken == [7 * (8 * turn + RETRACED_TURN) for turn in range(8)]
+    taken = [index for index in range(56 * 8) if not {*plan.retraced_stages(index)}.isdisjoint(AFTER_EXPORT)]
+    # Cases for inductor go first.
+    assert {index % 56 for index in taken} == {7 * RETRACED_TURN}
     stages = [plan.stages_of(index) for index in taken]
     # An oracle's own stage goes first.
-    assert all(own_stage(stage) for (stage,) in stages if stage not in CHEAP_RETRACES)
-    assert {stage for (stage,) in stages} >= set(CHEAP_RETRACES)
+    assert all(own_stage(stage) for (stage,) in stages if stage not in AFTER_EXPORT)
+    assert {stage for (stage,) in stages} >= set(AFTER_EXPORT)
     assert all(plan.called_case(index) is not None for index in taken)
     assert not any(replace(plan, stages=("compile",)).retraced_stages(index) for index in taken)
     assert not any(replace(plan, oracles=("capture",)).retraced_stages(index) for index in taken)
+
+
+def test_a_share_of_the_called_cases_is_decomposed() -> None:
+    plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
+    taken = [index for index in range(640) if plan.retraced_stages(index) == (DECOMPOSED,)]
+    assert len(taken) in range(28, 36)
+    for index in taken:
+        called = plan.called_case(index)
+        assert called is not None
+        if plan.stages_of(index) == (DECOMPOSED,):
+            assert (called.stage, called.fresh.profile, called.drawn) == (DECOMPOSED, "decomposing", True)
+    assert not any(replace(plan, stages=("export",)).retraced_stages(index) for index in taken)
 
 
 def test_a_case_that_fails_in_the_fake_stage_skips_slow_stages() -> None:

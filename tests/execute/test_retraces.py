@@ -40,7 +40,7 @@ def test_every_stage_after_another_has_a_function() -> None:
 
 
 @pytest.mark.parametrize("stage", CHEAP_RETRACES)
-def test_what_follows_an_export_is_called(stage: Stage) -> None:
+def test_what_follows_a_capture_is_called(stage: Stage) -> None:
     seen = seen_in(stage)
     assert (seen.stage, seen.outcome, seen.reason, seen.forms) == (stage, "ok", "", ())
     assert len(seen.calls) == 4
@@ -55,9 +55,10 @@ def test_what_compiles_is_called_only_if_it_is_asked_for(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("stage", CHEAP_RETRACES)
-def test_a_failed_export_is_an_observation_of_export(stage: Stage) -> None:
-    seen, plain = seen_in(stage, UNDECIDED), seen_in("export", UNDECIDED)
-    assert (seen.stage, seen.outcome) == ("export", "fail")
+def test_a_failure_of_the_stage_before_is_an_observation_of_that_stage(stage: Stage) -> None:
+    begins = RETRACES[stage].begins
+    seen, plain = seen_in(stage, UNDECIDED), seen_in(begins, UNDECIDED)
+    assert (seen.stage, seen.outcome) == (begins, "fail")
     assert seen.raised == plain.raised
 
 

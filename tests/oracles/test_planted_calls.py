@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 import torch
@@ -78,6 +79,23 @@ def without_gradient(patch: Patch, *, kept: bool) -> None:
         return run(graph, inputs)
 
     patch.setattr(debugging, "boxed_nop", planted)
+
+
+ELU = LEARNS.replace("torch.relu(x)", "torch.nn.functional.elu(x)")
+
+
+def wrong_decomposition(patch: Patch) -> None:
+    """Inductor's decomposition of a gradient leaves out a factor where the data are negative."""
+    api, leaky = torch_api.DECOMPOSE, torch.ops.aten.elu_backward.default
+    decompose = api.get()
+
+    def planted(mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+        if op is not leaky or op not in mode.decomposition_table:
+            return decompose(mode, op, *args, **kwargs)
+        with mock.patch.dict(mode.decomposition_table, {op: lambda grad_output, *_: grad_output.clone()}):
+            return decompose(mode, op, *args, **kwargs)
+
+    patch.setattr(api.owner(), api.name, planted)
 
 
 def other_package(patch: Patch) -> None:
@@ -155,6 +173,9 @@ FAULTS = {
         "wrong-result",
         "values of result[0]",
     ),
+    "in a decomposition": Fault(
+        wrong_decomposition, ELU, "aot-decomposed", "wrong-result", "gradient of gradient 0", ("0",)
+    ),
     "in AOTInductor's package": Fault(other_package, RELU, "aoti", "wrong-result", "values of result"),
     "in the C++ wrapper": Fault(other_wrapper, RELU, "cpp-wrapper", "wrong-result", "values of result"),
 }
@@ -169,6 +190,9 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: Patch) -> None:
         first, *others = judge_run(Trial(Run(subject, fault.stage, calls=CALL_SIZES), NAMES)).failures
         assert (first.failure.kind, others) == (fault.kind, [])
         assert fault.says in first.failure.evidence
+        if name == "in a decomposition":
+            assert str(first.signature.site) == "torch/_decomp/decompositions.py:elu_backward"
+            assert first.signature.anchor == "after aot: decompositions aten.elu_backward.default"
         if fault.missed:
             assert not judge_run(Trial(Run(subject, fault.stage, calls=fault.missed), NAMES)).failures
     if fault.stage in ("compile", "aot"):
