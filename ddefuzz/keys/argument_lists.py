@@ -82,6 +82,22 @@ def fake_on(device):
         return torch.empty(4, device=device)
 """
 
+_BUFFERS: Final = """
+import ctypes
+
+
+class Memory:
+    def __init__(self):
+        self.tensor = torch.zeros(32)  # its address is divisible by 16
+        self.buffer = (ctypes.c_char * 128).from_address(self.tensor.data_ptr())
+
+    def at(self, offset):
+        return torch.frombuffer(self.buffer, dtype=torch.float32, count=8, offset=offset)
+
+
+memory, other = Memory(), Memory()
+"""
+
 _INFERENCE: Final = """
 def inference():
     with torch.inference_mode():
@@ -94,9 +110,24 @@ NOTES: Final = {
     "other_u0, other_s0: with the texts of u0 and s0, in another ShapeEnv",
     ARGUMENTS: "x, y, z: torch.zeros(16) each",
     _CLASSES: "Own, Other: subclasses of Tensor; Twin: another one, which is named Own, too",
+    _BUFFERS: "memory, other: 128 bytes each; at(offset): a tensor over them, whose own storage starts there",
     _DEVICES: "fake_on(device): a FakeTensor of four elements",
 }
 """What the names are that code of a row uses, by its setup."""
+
+
+_VALUES: Final = (
+    *("0", "1", "2", "-1", "255", "256", "2**31", "2**32", "2**32 + 1", "2**64 + 1", "True", "False", "None"),
+    *("0.0", "1.0", "2.0", "-1.0", "0.1", "0.1000000001", "1e-9", "float('inf')", "1j"),
+    *("''", "'a'", "'A'", "'a '", "'aa'", "'b'", "'1'", "'1.0'", "'True'", "'None'", "b'a'"),
+    *("torch.float32", "torch.float16", "torch.strided", "torch.contiguous_format", "torch.channels_last"),
+    *("torch.device('cpu')", "torch.device('cuda', 0)", "torch.device('cuda', 1)"),
+)
+_CONTAINERS: Final = (
+    *("()", "[]", "(1,)", "[1]", "(1, 2)", "(2, 1)", "[1, 2]", "[2, 1]", "(1, 1, 2)", "((1,), 2)", "(1, (2,))"),
+    *("{}", "{'n': 1}", "{'n': 2}", "{'m': 1}", "{'n': 1, 'm': 1}"),
+)
+"""Values of arguments that are no tensors: each differs from the others by its type or its value."""
 
 
 class Given(NamedTuple):
@@ -196,6 +227,19 @@ ROWS: Final[tuple[Given, ...]] = (
         "device",
         ("fake",),
     ),
+    Given(
+        "alignment of the storage",
+        "offset",
+        {
+            "memory.at(0)": "aligned",
+            "memory.at(16)": "aligned",
+            "memory.at(12)[1:]": "from an address that is not",
+            "memory.at(4)": "not aligned",
+            "memory.at(0)[1:]": "to one that is not",
+        },
+        _BUFFERS,
+        "alignment",
+    ),
     Given("an inference tensor", "inference", _each("torch.zeros(4)", "inference()"), _INFERENCE, "inference"),
     Given(
         "layouts",
@@ -246,6 +290,19 @@ ROWS: Final[tuple[Given, ...]] = (
                 option="aliasing",
             ),
             Given("overlap of two arguments", "aliasing", _each("x[:8], x[4:12]", "x[:8], y[4:12]"), option="aliasing"),
+            Given(
+                "overlap of steps of two",
+                "aliasing",
+                _each("x[0:8:2], x[4:6]", "x[0:8:2], y[4:6]", "x[4:6], x[0:8:2]"),
+                option="aliasing",
+            ),
+            Given(
+                "overlap of two storages",
+                "aliasing",
+                _each("memory.at(0), memory.at(0)", "memory.at(0), other.at(0)"),
+                _BUFFERS,
+                "aliasing",
+            ),
             Given("overlap in one storage", "aliasing", _each("x[:8], x[4:12]", "x[:8], x[8:]"), option="aliasing"),
             Given(
                 "order of arguments",
@@ -306,11 +363,13 @@ ROWS: Final[tuple[Given, ...]] = (
             Given(
                 "arguments that are no tensors",
                 "values",
-                _each(
-                    *(f"x, {one}" for one in ("0", "1", "2", "0.0", "1.0", "2.0", "False", "True", "None")),
-                    *(f"x, {one}" for one in ("'a'", "'b'", "'1'", "'None'", "torch.float32", "torch.float16")),
-                    *(f"x, {one}" for one in ("(1, 2)", "(2, 1)", "[1, 2]")),
-                ),
+                _each(*(f"x, {one}" for one in _VALUES)),
+                option="values",
+            ),
+            Given(
+                "tuples, lists and dicts",
+                "values",
+                _each(*(f"x, {one}" for one in _CONTAINERS)),
                 option="values",
             ),
             Given(

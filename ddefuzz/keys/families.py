@@ -190,5 +190,5 @@ def families(kinds: tuple[Kind, ...] = KINDS) -> Iterator[Family]:
                 specs = [replace(one, kind=kind) for one in tensors]
                 yield Family(name, tuple(one for one in specs if not (one.bits or one.requires_grad) or exists(one)))
     for base in (_VIEWED, TensorSpec((2, 3), (3, 1)), TensorSpec((), ())):
-        specs = [replace(base, kind=kind) for kind in kinds]
+        specs = [replace(base, kind=kind, requires_grad=grad) for kind in kinds for grad in (False, True)]
         yield Family("kinds of tensors", tuple(filter(exists, specs)))

@@ -182,7 +182,11 @@ OTHER: Final[Mapping[str, tuple[str, Part]]] = {
     "is a subclass": ("kind", made(type=lambda tensor: type(tensor) in (torch.Tensor, torch.nn.Parameter))),
     "is sparse": (
         "layout",
-        made(layout=lambda tensor: tensor.layout == torch.strided, dispatch=None, aligned=None),
+        made(
+            layout=lambda tensor: tensor.layout == torch.strided,
+            dispatch=None,
+            aligned=lambda tensor: tensor.layout != torch.strided or _aligned(tensor),
+        ),
     ),
 }
 """Wrong about what rows of code show."""
