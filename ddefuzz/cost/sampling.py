@@ -228,6 +228,7 @@ def growing(points: Mapping[int, CpuTimes], most: int = 5) -> tuple[FunctionGrow
     """The functions whose own time grows faster than n, by the seconds that they would not have if it did not.
 
     The time at the largest n is compared with that at a quarter of it, each with twice its error as a count of samples.
+    The fit over all n has to grow faster than n, too, and surely to grow: a garbage collection is in few samples.
     """
     if len(points) < 3:
         return ()
@@ -238,7 +239,9 @@ def growing(points: Mapping[int, CpuTimes], most: int = 5) -> tuple[FunctionGrow
     for function, seconds in last.own.items():
         before = max(points[smaller].own.get(function, 0.0), TICK_SECONDS)
         fitted = fit([(n, times.own.get(function, 0.0)) for n, times in sorted(points.items())])
-        if fitted is not None and seconds - _error(seconds) > EXCESS * factor * (before + _error(before)):
+        if fitted is None or fitted.interval is None or fitted.exponent <= 1 or fitted.interval[0] <= 0:
+            continue
+        if seconds - _error(seconds) > EXCESS * factor * (before + _error(before)):
             chain = last.chains[function]
             blamed = _blamed(points, function, chain)
             growth = FunctionGrowth(function, seconds, seconds / last.seconds, fitted, chain, blamed)

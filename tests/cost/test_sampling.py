@@ -62,6 +62,11 @@ def test_few_samples_say_nothing() -> None:
     assert growing({n: spent(n, rare=0.0002 * n**2) for n in (2, 4, 8)}) == ()
 
 
+def test_a_garbage_collection_in_the_largest_export_says_nothing() -> None:
+    collected = {2: 0.02, 4: 0.004, 8: 0.008, 16: 0.15}
+    assert growing({n: spent(n, linear=0.1 * n, remove=seconds) for n, seconds in collected.items()}) == ()
+
+
 def test_two_points_have_no_interval_and_one_no_exponent() -> None:
     two = fit([(5, 5.0), (10, 20.0)])
     assert two is not None
