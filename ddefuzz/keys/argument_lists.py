@@ -42,15 +42,16 @@ def unbacked(env, least=2):
     return made
 
 
-def backed(env, name, hint):
+def backed(env, name, hint, **how):
     source = ConstantSource(name)
-    return env.create_symintnode(env.create_symbol(hint, source, DimDynamic.DYNAMIC), hint=hint, source=source)
+    return env.create_symintnode(env.create_symbol(hint, source, DimDynamic.DYNAMIC, **how), hint=hint, source=source)
 
 
 u0, u1, u2, u3 = unbacked(env), unbacked(env), unbacked(env, 100), unbacked(env, 0)
 other_u0 = unbacked(other_env)  # its text is that of u0
 s0, s1, s2 = (backed(env, name, 8 + (name == "s2")) for name in ("s0", "s1", "s2"))
 other_s0 = backed(other_env, "s0", 8)  # its text is that of s0
+s3 = backed(env, "s3", 8, do_not_specialize_zero_one=True)
 same, as_same = backed(env, "same", 8), backed(env, "as_same", 8)
 bool(same == as_same)  # a guard, by which one replaces the other
 """
@@ -106,7 +107,7 @@ def inference():
 
 
 NOTES: Final = {
-    SYMBOLS: "u0, u1, u2, u3: unbacked, u3 may be 0; s0, s1: backed, with equal hints; "
+    SYMBOLS: "u0, u1, u2, u3: unbacked, u3 may be 0; s0, s1: backed, with equal hints; s3: backed, may be 0; "
     "other_u0, other_s0: with the texts of u0 and s0, in another ShapeEnv",
     ARGUMENTS: "x, y, z: torch.zeros(16) each",
     _CLASSES: "Own, Other: subclasses of Tensor; Twin: another one, which is named Own, too",
@@ -274,6 +275,14 @@ ROWS: Final[tuple[Given, ...]] = (
         ),
     ),
     *(
+        Given(f"other values of a scalar ({name})", "storage", _alike(*(f"torch.tensor({one})" for one in values)))
+        for name, values in (
+            ("float32", ("0.0", "1.0", "-2.5")),
+            ("int64", ("0", "1", "7")),
+            ("bool", ("False", "True")),
+        )
+    ),
+    *(
         row._replace(setup=row.setup or ARGUMENTS, several=True)
         for row in (
             Given("aliases of two arguments", "aliasing", _each("x, x", "x, y"), option="aliasing"),
@@ -392,7 +401,7 @@ GUARDED: Final = Given(
     "guards",
     _each(
         *(f"{make}({sizes})" for make in ("fake", "meta") for sizes in ("u0", "u1", "s0", "s1", "u0, s0", "s0, u0")),
-        *("fake(3, u0)", "fake(3, s0)", "fake(2 * u0)", "fake(s0 + 1)", "fake(u3)"),
+        *("fake(3, u0)", "fake(3, s0)", "fake(2 * u0)", "fake(s0 + 1)", "fake(u3)", "fake(s3)"),
         *("fake_strided((2, 2), (u0, 1))", "fake_strided((2, 2), (s0, 1))"),
     ),
     SYMBOLS,

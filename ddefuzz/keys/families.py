@@ -189,6 +189,7 @@ def families(kinds: tuple[Kind, ...] = KINDS) -> Iterator[Family]:
             for kind in carriers:
                 specs = [replace(one, kind=kind) for one in tensors]
                 yield Family(name, tuple(one for one in specs if not (one.bits or one.requires_grad) or exists(one)))
-    for base in (_VIEWED, TensorSpec((2, 3), (3, 1)), TensorSpec((), ())):
-        specs = [replace(base, kind=kind, requires_grad=grad) for kind in kinds for grad in (False, True)]
-        yield Family("kinds of tensors", tuple(filter(exists, specs)))
+    # Within vmap, a tensor of sizes (2, 3) has the size 3.
+    bases = (_VIEWED, TensorSpec((3,), (1,)), TensorSpec((2, 3), (3, 1)), TensorSpec((), ()))
+    specs = [replace(one, kind=kind, requires_grad=grad) for one in bases for kind in kinds for grad in (False, True)]
+    yield Family("kinds of tensors", tuple(filter(exists, specs)))
