@@ -107,8 +107,8 @@ def _recorded(database: Database, checked: KeyReport, pool: Pool) -> str:
 
 
 def key_text(checked: KeyReport, page: Page) -> str:
-    """One line for each property; below it the smallest violation. Then the kinds of systematic pairs."""
-    lines = [f"{checked.function}, torch {checked.torch}"]
+    """The kinds of systematic pairs. Then one line for each property; below it the smallest violation."""
+    lines: list[str] = []
     for tried in checked.properties:
         if tried.reason:
             lines.append(f"not judged {tried.name}: {tried.reason}")
@@ -121,7 +121,10 @@ def key_text(checked: KeyReport, page: Page) -> str:
             row = row_of(violation.given, guarded=tried.name == "adds-no-guard")
             texts += [f"names  {NOTES[row.setup]}"] if row is not None and row.setup in NOTES else []
             lines += [f"          {line}" for text in texts for line in folded(text, page.width - 10).split("\n")]
-    return "\n".join([*lines, *_pairs_table(checked)]) + "\n"
+    violated = sum(bool(one.violations) for one in checked.properties)
+    title = f"{checked.function}, torch {checked.torch}"
+    last = f"{violated} of {counted(len(checked.properties), 'property', 'properties')} violated"
+    return "\n".join([title, *_pairs_table(checked), "", *lines, "", last]) + "\n"
 
 
 def _pairs_table(checked: KeyReport) -> list[str]:

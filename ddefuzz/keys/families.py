@@ -192,4 +192,4 @@ def families(kinds: tuple[Kind, ...] = KINDS) -> Iterator[Family]:
     # Within vmap, a tensor of sizes (2, 3) has the size 3.
     bases = (_VIEWED, TensorSpec((3,), (1,)), TensorSpec((2, 3), (3, 1)), TensorSpec((), ()))
     specs = [replace(one, kind=kind, requires_grad=grad) for one in bases for kind in kinds for grad in (False, True)]
-    yield Family("kinds of tensors", tuple(filter(exists, specs)))
+    yield Family("kinds of tensors, also within vmap and grad", tuple(filter(exists, specs)))
