@@ -39,7 +39,8 @@ def place_of(question: Question) -> QuestionPlace:
 class Interview:
     """The questions of one compilation. `sizes` are the example's sizes of the symbols of inputs, by name. Questions at
     the places `answered` get the answer that these sizes have. So do those that follow from an answer: they are asked
-    at other places than `left`, the places of questions that are not answered.
+    at other places than `left`, the places of questions that are not answered. Whether an expression has unbacked
+    symbols is no such question: code that evaluates it asks first.
     """
 
     answered: Collection[QuestionPlace] = ()
@@ -76,7 +77,8 @@ class Interview:
             str(wish),
             before.count + 1 if before is not None else 1,
         )
-        return asked in self.answered or (bool(self.answered) and asked not in self.left)
+        follows = bool(self.answered) and asked not in self.left and kind != "unbacked"
+        return asked in self.answered or follows
 
 
 def _caller() -> FrameType | None:

@@ -331,6 +331,9 @@ def _measured(calls: Mapping[str, Calls | None], rounds: int) -> dict[str, tuple
 
 
 def _line_of(error: BaseException) -> str:
+    """The first line of an error; of that which a backend raised, if dynamo says that one did."""
+    inner = getattr(error, "inner_exception", None)
+    error = inner if isinstance(inner, BaseException) else error
     return f"{type(error).__name__}: {message_of(error)}".strip().partition("\n")[0]
 
 
