@@ -51,20 +51,30 @@ def _summary(costs: Sequence[Cost]) -> Iterator[Block]:
         kernels = " / ".join("-" if code is None else str(code.calls) for code in codes)
         passes = " / ".join("-" if code is None else str(code.passes) for code in codes)
         ratios = (shown_ratio(cost.ratios(cost.measured, over, "example")) for over in ("backed", "static"))
-        decides = max(cost.decided, key=lambda one: one.recovered or 0.0, default=None)
         failure = unbacked.failure if unbacked is not None else None
-        why: Inline = _said(decides) if decides is not None else ""
+        why: list[str] = []
         if failure is not None:
             with_bounds = "; the numbers are those with bounds" if cost.measured == "bounds" else ""
-            why = f"does not compile: {failure.site}{with_bounds}" + (f"; {why}" if why else "")
-        rows.append(TableRow((cost.case, *ratios, kernels, passes), why))
+            why.append(f"does not compile: {failure.site}{with_bounds}")
+        if problem := _problem_of_calls(cost):
+            why.append(f"cannot be called: {problem}")
+        decides = max(cost.decided, key=lambda one: one.recovered or 0.0, default=None)
+        if decides is not None:
+            why.append(_said(decides))
+        rows.append(TableRow((cost.case, *ratios, kernels, passes), "; ".join(why)))
     numbers = ("unbacked / backed", "unbacked / static", "kernels", "passes")
     yield table(("program", *numbers), rows, right=numbers, code=("program",))
     yield prose(
         "Ratios are those of run times at the size of the example, medians (quartiles). Kernels and passes over memory "
         "are those of the unbacked and of the backed version. Below a program is a question whose answer changes the "
-        "code (that which brings most run time back), or where it does not compile."
+        "code (that which brings most run time back), or where it does not compile or run."
     )
+
+
+def _problem_of_calls(cost: Cost) -> str:
+    """Why calls of the measured version have no times."""
+    timing = cost.timing(cost.measured)
+    return "" if timing is None else timing.error or timing.errors.get("example", "")
 
 
 def _slower(cost: Cost) -> float:

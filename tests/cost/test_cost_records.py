@@ -69,6 +69,13 @@ def test_an_error_at_one_size_leaves_the_others() -> None:
     assert "bounds, size half: RuntimeError: u0 >= 2" in text
 
 
+def test_a_program_that_compiles_and_cannot_be_called_is_said() -> None:
+    strides = "AssertionError: expected size 16==16, stride 1==16 at dim=1"
+    failing = Timing("unbacked", 1.0, 0.5, errors={"example": strides})
+    text = markdown(costs_view([msgspec.structs.replace(cost(), timings=(failing,)), cost()]))
+    assert f"cannot be called: {strides}" in text
+
+
 def test_a_question_that_backed_sizes_do_not_decide_either_is_no_candidate() -> None:
     unbacked = Look("unbacked", "ok", code=SLOW, questions=(GUARD, HINT, HINT))
     assert list(candidates(unbacked, Look("backed", "ok", code=FAST))) == [GUARD, HINT]
