@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import torch
@@ -19,8 +19,6 @@ from ddefuzz.artifacts.graph import GraphNode, nodes_of, symbols_in
 from ddefuzz.artifacts.kernels import time_kernels
 from ddefuzz.artifacts.model import (
     DIFFED,
-    CacheUse,
-    Kernel,
     Link,
     MakeTask,
     Part,
@@ -35,6 +33,8 @@ from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import Run, Subject
 from ddefuzz.execute.stages import Capture, StageFunction, stage_function
 from ddefuzz.execute.subject import prepare
+
+T = TypeVar("T")
 
 _HANDLE = re.compile(r":\d+$")
 """The number that inductor adds to the name of a kernel: `extern_kernels.mm:1`."""
@@ -64,7 +64,7 @@ def make(task: MakeTask) -> StageOutput:
         for node in nodes_of(graph)
         if node.expression
     )
-    timed = task.timed and observed.outcome == "ok"
+    timed, again = task.timed and observed.outcome == "ok", partial(prepare, task.subject)
     return StageOutput(
         stage=task.stage,
         semantics=str(task.semantics),
@@ -84,32 +84,21 @@ def make(task: MakeTask) -> StageOutput:
         links=links,
         fallbacks=observed.guards,
         seconds=round(observed.seconds, 3),
-        kernels=_kernels(task) if timed else (),
-        caches=_caches(task) if timed else (),
+        kernels=_collected(task, lambda prepared: time_kernels(prepared, again)) if timed else (),
+        caches=_collected(task, lambda _: cache_uses(again)) if timed else (),
         sources=tuple(sources_of(links)),
     )
 
 
-def _kernels(task: MakeTask) -> tuple[Kernel, ...]:
-    """The times of inductor's kernels; none if the code cannot be compiled or called."""
-    times: list[Kernel] = []
+def _collected(task: MakeTask, collect: Callable[[PreparedSubject], Iterable[T]]) -> tuple[T, ...]:
+    """What is collected of the subject, compiled for real; nothing if its code cannot be compiled or called."""
+    collected: list[T] = []
 
     def stage(prepared: PreparedSubject) -> None:
-        times.extend(time_kernels(prepared, lambda: prepare(task.subject)))
+        collected.extend(collect(prepared))
 
     observe_in(stage, lambda: prepare(task.subject), Run(task.subject, task.stage, task.semantics))
-    return tuple(times)
-
-
-def _caches(task: MakeTask) -> tuple[CacheUse, ...]:
-    """What inductor's caches did; nothing if the code cannot be compiled."""
-    uses: list[CacheUse] = []
-
-    def stage(_: PreparedSubject) -> None:
-        uses.extend(cache_uses(lambda: prepare(task.subject)))
-
-    observe_in(stage, lambda: prepare(task.subject), Run(task.subject, task.stage, task.semantics))
-    return tuple(uses)
+    return tuple(collected)
 
 
 BESIDE = 2

@@ -1,7 +1,7 @@
 """Imported once by the fork server: torch, and what a first export would otherwise import in every worker.
 
-Nothing is exported here, so a new fork of the server is a cold process. Importing costs 5 s once. A cold export
-then costs 0.1 CPU seconds instead of 0.7.
+Nothing is exported here, so a new fork of the server is a cold process. Importing costs 2.5 CPU seconds once. A cold
+export then costs 0.1 CPU seconds instead of 0.7.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def part_to_blame(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -
         return is_compared(out) and not shows(again, again.observation.calls[0])
 
     part = _expected(seen.expected)
-    if part is not None:
-        before = groups[: groups.index(part.group)] if part.group in groups else groups
+    if part is not None and part.group in groups:
+        before = groups[: groups.index(part.group)]
         if is_right((*before, str(part))) and not (before and is_right(before)):
             return _located(part)
     out = groups
