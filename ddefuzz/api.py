@@ -10,13 +10,16 @@ from typing import Any, TypeAlias
 from ddefuzz import internal
 from ddefuzz.campaign.launch import new_plan, start
 from ddefuzz.campaign.summary import Summary
-from ddefuzz.checking.check import Options, check_live, check_named
+from ddefuzz.checking.check import Options, check_live, check_named, state_kept
 from ddefuzz.checking.report import Report
+from ddefuzz.custom_ops.check import chosen_checks
+from ddefuzz.custom_ops.model import OpReport, OpTask, Source
+from ddefuzz.custom_ops.report import op_text
 from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute.limit import check_seconds
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import DEFAULT_STAGES, STAGES, Stage
-from ddefuzz.execute.worker import hide_main
+from ddefuzz.execute.worker import hide_main, late
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.keys.case import KeyReport
@@ -30,11 +33,13 @@ __all__ = [
     "Database",
     "Finding",
     "KeyReport",
+    "OpReport",
     "Report",
     "Summary",
     "assert_captures",
     "check",
     "check_key",
+    "check_op",
     "open_database",
     "run",
 ]
@@ -207,3 +212,39 @@ def check_key(
     hide_main()
     with Pool(1, samples=False) as pool:
         return checked_key(pool, target, options or KeyOptions(), examples, kinds, timeout, lambda *_, **__: None)
+
+
+def check_op(
+    op: Any,
+    examples: Sequence[Any] = (),
+    *,
+    without: Sequence[str] = (),
+    budget: float = 30.0,
+    seed: int = 0,
+    raise_exception: bool = True,
+) -> OpReport:
+    """Check a custom op: its fake kernel with unbacked and ordinary sizes, and what its schema and formulas say.
+
+    `op` is what `torch.library.opcheck` takes, or a name `mylib::op`. Each example is a tuple of arguments, a pair
+    (tuple, dict), or a function of sizes that returns one; without any, arguments are drawn from the schema. It runs
+    in this process, for about `budget` CPU seconds, without the checks that `without` names.
+
+    Raises AssertionError with the report as its message if something is wrong, unless `raise_exception` is False.
+    Raises InputError if the op cannot be judged: no fake kernel, or an example that the op refuses.
+    """
+    __tracebackhide__ = True  # pytest shows the line of the test
+    with _plain_errors():
+        _check_type("examples", examples, list, tuple)
+        _check_type("seed", seed, int)
+        check_seconds("budget: ", budget)
+        chosen = chosen_checks(without, "without")
+        worker = late("ddefuzz.custom_ops.worker")
+        overload = worker.overload_of(op)
+        task = OpTask(Source(), overload.name(), chosen, budget, seed)
+        with state_kept():
+            report: OpReport = worker.checked(overload, examples, task)
+        if report.reason:
+            raise InputError(report.reason)
+    if raise_exception and not report.ok:
+        raise AssertionError(op_text(report))
+    return report

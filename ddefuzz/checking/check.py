@@ -422,7 +422,7 @@ def check_live(
     Torch's, Python's and numpy's random states are afterwards what they were. Raises InputError for arguments that do
     not fit.
     """
-    with _LIVE, _restored():
+    with _LIVE, state_kept():
         if isinstance(model, Program):
             name, module = "program", None
             subject: Subject = ProgramSubject(print_program(model))
@@ -446,7 +446,7 @@ def check_live(
 
 
 @contextmanager
-def _restored() -> Iterator[None]:
+def state_kept() -> Iterator[None]:
     """Random states and the path of modules are what they were."""
     torch, numpy = late("torch"), sys.modules.get("numpy")
     path, state = list(sys.path), random.getstate()

@@ -39,6 +39,7 @@ PANELS = {
         "artifacts": "Write the graphs, guards and code of each stage of the compile stack to files and one HTML page.",
         "cost": "Measure what unbacked sizes cost: code, run time and compile time beside backed and static sizes.",
         "check-key": "Check a function that makes the keys of a cache of compiled kernels.",
+        "check-op": "Check custom ops: fake kernels at every size, and what their schemas say.",
         "study": "Check many models, and compare the results with a plain export and with draft_export.",
     },
     "Findings": {

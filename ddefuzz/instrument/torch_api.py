@@ -297,6 +297,12 @@ TENSOR_GUARDS = Api("torch._C._dynamo.guards:TensorGuards", "compares tensors wi
 NEGATED_VIEW = Api("torch:_neg_view", "makes a tensor with the neg bit, to try keys with")
 LAZY_ZEROS = Api("torch:_efficientzerotensor", "makes a tensor that is zero without memory, to try keys with")
 
+# Checking custom ops (custom_ops/).
+ALL_OPS = Api("torch._C:_dispatch_get_all_op_names", "the names of all ops, also of libraries", ())
+CUSTOM_OP = Api("torch._library.custom_ops:CustomOpDef", "what `torch.library.custom_op` returns")
+CUSTOM_OVERLOAD = "_opoverload"
+"""The attribute of a custom op with its overload."""
+
 # Counting recompilations (recompile/).
 RECOMPILE_LIMITS = tuple(
     Api(f"{_DYNAMO_SETTINGS}:{name}", "a setting: how many graphs dynamo makes before it gives a function up")

@@ -1,0 +1,140 @@
+"""Checks custom ops: finds them, and gives each to a worker. What is done is kept when it is interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ddefuzz import __version__
+from ddefuzz.checking.acceptance import Acceptance
+from ddefuzz.custom_ops.model import CHECKS, CheckName, ListTask, OpList, OpReport, OpsReport, OpTask
+from ddefuzz.errors import InputError
+from ddefuzz.execute.pool import Future, LostTask, Pool, Stopped, waited
+from ddefuzz.execute.worker import late
+from ddefuzz.findings.database import Database
+
+START_SECONDS: Final = 120.0
+"""How long the imports of the libraries may take."""
+
+OVER_BUDGET: Final = 4.0
+"""How many times its budget an op may take before its worker is ended: one call may take long."""
+
+
+KEY_DIGITS: Final = 16
+
+
+def list_ops(task: ListTask) -> OpList:
+    """A task of a worker: `ddefuzz.custom_ops.worker.list_ops`."""
+    listed: OpList = late("ddefuzz.custom_ops.worker").list_ops(task)
+    return listed
+
+
+def check_one(task: OpTask) -> OpReport:
+    """A task of a worker: `ddefuzz.custom_ops.worker.check_op`."""
+    report: OpReport = late("ddefuzz.custom_ops.worker").check_op(task)
+    return report
+
+
+def chosen_checks(names: Sequence[str], where: str) -> tuple[CheckName, ...]:
+    """The checks of these names. Raises InputError for another name."""
+    wrong = next((name for name in names if name not in CHECKS), None)
+    if wrong is not None:
+        raise InputError(f"{where}: found {wrong!r}, expected one of {', '.join(CHECKS)}")
+    return tuple(name for name in CHECKS if name in names)
+
+
+class Store(NamedTuple):
+    """Where results are kept. `fresh` says that earlier ones are not used."""
+
+    database: Database
+    fresh: bool
+
+
+def check_ops(
+    pool: Pool,
+    names: Sequence[str],
+    options: OpTask,
+    torch: str,
+    store: Store | None,
+    stopped: Stopped,
+    tell: Callable[[str], None],
+) -> OpsReport:
+    """The reports of all ops that the names mean. `options` has what is the same for all.
+
+    With a store, ops that were judged before are not checked again while no file and no option has changed. Raises
+    InputError if a name means none, or a library does not load.
+    """
+    listed = waited(pool.submit(list_ops, ListTask(options.source, tuple(names)), START_SECONDS), stopped)
+    if isinstance(listed, LostTask):
+        raise InputError(f"the import of the libraries ends in {listed.outcome}: {listed.reason}")
+    key = _key(options, torch, listed.files)
+    known = {} if store is None or store.fresh else store.database.swept(key, OpReport)
+    futures: dict[str, Future[OpReport]] = {
+        name: pool.submit(check_one, msgspec.structs.replace(options, op=name), _seconds(options))
+        for name in listed.names
+        if name not in known
+    }
+    reports: list[OpReport] = []
+    try:
+        for name in listed.names:
+            report = known[name] if name in known else _report(name, futures[name], stopped)
+            reports.append(report)
+            if store is not None and name not in known and not report.reason:
+                store.database.save_swept(key, name, msgspec.json.encode(report).decode())
+            before = " (from before)" if name in known else ""
+            tell(f"{len(reports)} of {len(listed.names)} ops: {name} {verdict(report)}{before}")
+    except KeyboardInterrupt:
+        return OpsReport(torch, tuple(reports), interrupted=True)
+    return OpsReport(torch, tuple(reports))
+
+
+def _key(options: OpTask, torch: str, files: str) -> str:
+    """Everything that decides a result but the op."""
+    decisive = f"{__version__} {torch} {files} {msgspec.json.encode(options).decode()}"
+    return sha256(decisive.encode()).hexdigest()[:KEY_DIGITS]
+
+
+def with_accepted(report: OpsReport, accepted: Sequence[Acceptance]) -> OpsReport:
+    """The report, in which accepted problems say why. An acceptance names an op, and the key of a problem."""
+    why = {(one.target, one.key): str(one) for one in accepted}
+
+    def marked(op: OpReport) -> OpReport:
+        checks = [
+            msgspec.structs.replace(
+                check,
+                problems=tuple(
+                    msgspec.structs.replace(one, accepted=why.get((op.op, one.key), "")) for one in check.problems
+                ),
+            )
+            for check in op.checks
+        ]
+        return msgspec.structs.replace(op, checks=tuple(checks))
+
+    return msgspec.structs.replace(report, ops=tuple(map(marked, report.ops)))
+
+
+def _seconds(options: OpTask) -> float:
+    return max(options.budget * OVER_BUDGET, 60.0)
+
+
+def _report(name: str, future: Future[OpReport], stopped: Stopped) -> OpReport:
+    try:
+        report = waited(future, stopped, name)
+    except InputError as error:
+        return OpReport(name, reason=str(error))
+    if isinstance(report, LostTask):
+        stack = f" {report.left.phase}" if report.left.phase.part else ""
+        return OpReport(name, reason=f"its worker was lost ({report.outcome}): {report.reason}{stack}")
+    return report
+
+
+def verdict(report: OpReport) -> str:
+    """`ok`, `wrong: sizes, gradient`, or `not judged`."""
+    if report.reason:
+        return "not judged"
+    names = dict.fromkeys(problem.check for problem in report.failing)
+    accepted = len(report.problems) - len(report.failing)
+    return (f"wrong: {', '.join(names)}" if names else "ok") + (f" ({accepted} accepted)" if accepted else "")

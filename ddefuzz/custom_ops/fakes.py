@@ -1,0 +1,390 @@
+"""Checks of the fake kernel: what it says of a result, with unbacked and with ordinary sizes, and what the real kernel
+returns at these sizes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from ddefuzz.custom_ops.arguments import (
+    LAYOUTS,
+    Arguments,
+    Fakes,
+    Inputs,
+    Sizes,
+    argument_text,
+    fakes_of,
+    with_layout,
+)
+from ddefuzz.custom_ops.log import Log, frames_of, is_unsupported, line_of
+from ddefuzz.custom_ops.model import CheckName
+from ddefuzz.errors import InputError
+from ddefuzz.execute.metas import bind, number, tensors, unlike
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Frame
+from ddefuzz.instrument.guards import watch
+from ddefuzz.instrument.recorder import Recorder
+
+CHECK_OF: Final[Mapping[str, CheckName]] = {
+    "dtype": "dtype",
+    "structure": "structure",
+    "shape": "sizes",
+    "number": "sizes",
+    "strides": "layout",
+    "alias": "aliasing",
+}
+
+OTHER_DTYPES: Final = {
+    torch.float32: (torch.float64, torch.bfloat16, torch.float16),
+    torch.int64: (torch.int32,),
+    torch.complex64: (torch.complex128,),
+}
+
+MOST_ALONE: Final = 3  # tensors that get another layout alone
+
+
+class Variant(NamedTuple):
+    """Arguments in another layout or dtype. `layout` and `only` are those of `with_layout`."""
+
+    layout: str = LAYOUTS[0]
+    only: int | None = None
+    dtypes: tuple[tuple[torch.dtype, torch.dtype], ...] = ()
+
+    def of(self, given: Arguments | None) -> Arguments | None:
+        """The arguments in this layout and dtype. None if they cannot be."""
+        if given is None:
+            return None
+        changed = dict(self.dtypes)
+        if changed:
+            if not any(tensor.dtype in changed for tensor in given.tensors):
+                return None
+            return given.with_tensors(
+                lambda tensor: tensor.detach().to(changed.get(tensor.dtype, tensor.dtype), copy=True)
+            )
+        return given if self.layout == LAYOUTS[0] else with_layout(given, self.layout, self.only)
+
+
+def variants_of(count: int) -> Iterator[Variant]:
+    """The variants of arguments with so many tensors, the given one first."""
+    yield Variant()
+    for layout in LAYOUTS[1:]:
+        yield Variant(layout)
+        if count > 1:
+            yield from (Variant(layout, only) for only in range(min(count, MOST_ALONE)))
+    for old, others in OTHER_DTYPES.items():
+        yield from (Variant(dtypes=((old, new),)) for new in others)
+
+
+def check_fakes(log: Log, inputs: Inputs, seed: int) -> None:
+    """Compare the fake kernel with the real one. Raises InputError if the op has no fake kernel."""
+    base = inputs.at(inputs.example)
+    if base is None:
+        raise InputError(f"{inputs.title}: found arguments that are too large, expected fewer elements")
+    for variant in variants_of(len(base.tensors)):
+        if log.is_over:
+            return
+        given = variant.of(base.copied())
+        if given is not None and log.op.takes(given):
+            _check_variant(log, inputs, variant, given, seed)
+
+
+def _check_variant(log: Log, inputs: Inputs, variant: Variant, base: Arguments, seed: int) -> None:
+    plain = variant == Variant()
+    symbolic = _symbolic(log, inputs, variant, base) if inputs.symbols or not plain else None
+    if plain and base.tensors:
+        _symbolic_backward(log, inputs, base)
+    for sizes in inputs.sizes(seed) if plain else inputs.few(seed):
+        if log.is_over:
+            return
+        given = variant.of(inputs.at(sizes))
+        if given is None:
+            continue
+        real = _real(log, given)
+        if real is None:
+            continue
+        result, made_of = real
+        _check_static(log, given, sizes, result, made_of)
+        is_fixed = all(sizes[name] == inputs.example[name] for name in inputs.static)
+        if symbolic is not None and is_fixed:
+            symbolic.check(log, inputs, given, sizes, result, made_of)
+
+
+def _real(log: Log, given: Arguments) -> tuple[Any, Arguments] | None:
+    """The real result, and the arguments that it was made of, as they are afterwards. None if the kernel refuses."""
+    log.calls += 1
+    copy = given.copied()
+    try:
+        with torch.no_grad():
+            return log.op.call(copy), copy
+    except Exception:  # noqa: BLE001 the real kernel decides
+        log.refused += 1
+        return None
+
+
+def _fake_call(log: Log, given: Arguments, mode: Any) -> Any:
+    with mode, torch_api.bound(torch_api.PYTHON_DISPATCHER)(), torch.no_grad():
+        return log.op.op(*given.args, **given.kwargs)
+
+
+def _check_static(log: Log, given: Arguments, sizes: Sizes, result: Any, made_of: Arguments) -> None:
+    """The fake kernel with ordinary sizes."""
+    mode = torch_api.bound(torch_api.FAKE_MODE)()
+    fakes = given.copied().with_tensors(mode.from_tensor)
+    log.tried["accepts"] += 1
+    try:
+        claim = _fake_call(log, fakes, mode)
+    except Exception as error:  # noqa: BLE001 of the fake kernel
+        if is_unsupported(error):
+            raise _without_kernel(log) from None
+        if _is_data(error):
+            return  # an output whose size is data needs symbols
+        why = f"the fake kernel raises {line_of(error)}; the real kernel does not"
+        log.wrong("accepts", "", why, given, sizes, frames=frames_of(error))
+        return
+    _compare(log, claim, result, (fakes, made_of, given), sizes, {}, ())
+
+
+def _without_kernel(log: Log) -> InputError:
+    return InputError(f"{log.op.name}: found an op without a fake kernel, expected one (torch.library.register_fake)")
+
+
+def _is_data(error: BaseException) -> bool:
+    """Whether a fake kernel cannot run without symbols, because data decides a size."""
+    kinds = tuple(one.get() for one in torch_api.OUTPUT_ERRORS[:2])
+    return isinstance(error, kinds) or "new_dynamic_size" in str(error) or "data-dependent" in str(error)
+
+
+class Symbolic(NamedTuple):
+    """What the fake kernel says with unbacked sizes."""
+
+    fakes: Fakes
+    claim: Any
+    recorder: Recorder
+
+    def check(self, log: Log, inputs: Inputs, given: Arguments, sizes: Sizes, result: Any, made_of: Arguments) -> None:
+        """Compare it with the real result at some sizes."""
+        known = {str(made.node.expr): sizes[name] for name, made in self.names(inputs).items()}
+        leaves = given.leaves
+        known |= {str(made.node._expr): leaves[place].shape[dim] for (place, dim), made in self.fakes.by_dim.items()}
+        bind(self.claim, result, known)
+        guards = self.recorder.guards()
+        frames = tuple(
+            Frame(one.place.file, one.place.line, one.method, f"{one.method}({one.expression}) is {one.fallback}")
+            for one in guards[:4]
+        )
+        _compare(log, self.claim, result, (self.fakes.arguments, made_of, given), sizes, known, frames)
+        self._check_bounds(log, given, sizes, known, inputs)
+
+    def names(self, inputs: Inputs) -> dict[str, Any]:
+        """The SymInt of each size as it was made, whatever replaced it since."""
+        return {name: _Raw(self.fakes.symbols[name]) for name in inputs.symbols}
+
+    def _check_bounds(self, log: Log, given: Arguments, sizes: Sizes, known: Mapping[str, int], inputs: Inputs) -> None:
+        env = self.fakes.env
+        log.tried["accepts"] += 1
+        values = {symbol: known[str(symbol)] for symbol in env.var_to_range if str(symbol) in known}
+        claims: list[tuple[str, Any]] = []
+        for symbol, value in values.items():
+            bounds = env.var_to_range[symbol]
+            claims += [(f"{symbol} >= {bounds.lower}", bounds.lower <= value)]
+            claims += [(f"{symbol} <= {bounds.upper}", value <= bounds.upper)]
+        for symbol, target in env.replacements.items():
+            if symbol in values and target.free_symbols <= values.keys():
+                claims.append((f"{symbol} == {target}", target.xreplace(values) == values[symbol]))
+        for listed in env.deferred_runtime_asserts.values():
+            claims += [
+                (str(one.expr), one.expr.xreplace(values)) for one in listed if one.expr.free_symbols <= values.keys()
+            ]
+        for text, holds in claims:
+            if not bool(holds):
+                names = {str(_Raw(made).node.expr): name for name, made in self.fakes.symbols.items()}
+                said = _with_names(text, names)
+                is_input = any(name in text for name in names)
+                where = "" if is_input else "a dynamic size"
+                real = ", ".join(f"{_with_names(str(one), names)} = {values[one]}" for one in _symbols(text, values))
+                why = f"the fake kernel says {said}; in this call of the real kernel, {real}"
+                log.wrong("accepts", where, why, given, sizes, frames=self._frames(text))
+
+    def _frames(self, text: str) -> tuple[Frame, ...]:
+        """The line of the user's code that made a bound or an assertion."""
+        made = self.recorder.constraints(lambda _text, _message: True)
+        stacks = (one.python for one in made if one.text == text)
+        users = ([frame for frame in stack if not frame.file.startswith(("torch/", "ddefuzz/"))] for stack in stacks)
+        return tuple(stack[-1] for stack in users if stack)[:1]
+
+
+class _Raw:
+    """A SymInt as the symbol that it was made as."""
+
+    class _Node(NamedTuple):
+        expr: Any
+
+    def __init__(self, made: Any) -> None:
+        self.node = _Raw._Node(getattr(made.node, torch_api.RAW_EXPRESSION))
+
+
+def _symbols(text: str, values: Mapping[Any, int]) -> list[Any]:
+    """The symbols that a text names."""
+    return [symbol for symbol in values if re.search(rf"\b{symbol}\b", text)]
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str:
+    return re.sub(r"\bu\d+\b", lambda match: names.get(match[0], match[0]), text)
+
+
+def _symbolic(log: Log, inputs: Inputs, variant: Variant, base: Arguments) -> Symbolic | None:
+    """Run the fake kernel with unbacked sizes. None if it does not run; that is noted as a problem."""
+    log.tried["runs"] += 1
+    fakes = _fakes(log, inputs, variant, base)
+    if fakes is None:
+        return None
+    try:
+        with watch() as recorder:
+            claim = _fake_call(log, fakes.arguments, fakes.mode)
+    except Exception as error:  # noqa: BLE001 of the fake kernel
+        if is_unsupported(error):
+            raise _without_kernel(log) from None
+        names = {str(_Raw(made).node.expr): name for name, made in fakes.symbols.items()}
+        why = f"the fake kernel raises {_with_names(line_of(error), names)}"
+        log.wrong("runs", "", why, base, frames=frames_of(error))
+        return None
+    return Symbolic(fakes, claim, recorder)
+
+
+def _fakes(log: Log, inputs: Inputs, variant: Variant, base: Arguments) -> Fakes | None:
+    """The fake arguments of a variant. The layout is that of `base`."""
+    parameters = log.op.parameter_of(base)
+
+    def takes_symint(place: int) -> bool:
+        parameter = parameters[place]
+        if parameter is None or _is_symint(parameter.real_type):
+            return True
+        log.notes[f"{parameter.name} is {parameter.real_type} in the schema: no size can be passed there"] = None
+        return False
+
+    plain = inputs.at(inputs.example)
+    if plain is None:
+        return None
+    fakes = fakes_of(inputs, plain, takes_symint)
+    with fakes.mode:
+        changed = variant.of(fakes.arguments)
+    return None if changed is None else fakes._replace(arguments=changed)
+
+
+def _is_symint(kind: Any) -> bool:
+    """Whether a type of a schema is SymInt, or a list of it. Both print as `int`."""
+    if kind.kind() in ("ListType", "OptionalType"):
+        return _is_symint(kind.getElementType())
+    return bool(kind.kind() == "SymIntType")
+
+
+def _symbolic_backward(log: Log, inputs: Inputs, base: Arguments) -> None:
+    """Run the backward on fake tensors with unbacked sizes."""
+    floats = [tensor for tensor in base.tensors if tensor.is_floating_point()]
+    if not log.wants("gradient") or not floats or not inputs.symbols or log.op.schema.is_mutable:
+        return
+    fakes = _fakes(log, inputs, Variant(), base)
+    if fakes is None:
+        return
+    given = fakes.arguments.with_tensors(lambda one: one.requires_grad_() if one.is_floating_point() else one)
+    try:
+        with fakes.mode, torch_api.bound(torch_api.PYTHON_DISPATCHER)():
+            result = log.op.op(*given.args, **given.kwargs)
+    except Exception:  # noqa: BLE001 the forward is another check
+        return
+    parts = [one for one in _flat(result) if isinstance(one, torch.Tensor) and one.requires_grad]
+    parts = [one for one in parts if one.is_floating_point()]
+    if not parts:
+        return
+    try:
+        with fakes.mode, torch_api.bound(torch_api.PYTHON_DISPATCHER)():
+            total: Any = sum(one.sum() for one in parts)
+            wanted = [one for one in given.tensors if one.requires_grad]
+            torch.autograd.grad(total, wanted, allow_unused=True)
+    except Exception as error:  # noqa: BLE001 of the formula
+        if not is_without_formula(error):
+            names = {str(_Raw(made).node.expr): name for name, made in fakes.symbols.items()}
+            why = f"the backward raises with unbacked sizes: {_with_names(line_of(error), names)}"
+            log.wrong("runs", "backward", why, base, frames=frames_of(error))
+
+
+def is_without_formula(error: BaseException) -> bool:
+    """Whether an error says that the op has no autograd formula."""
+    text = str(error)
+    return "no autograd formula" in text or "is not implemented" in text or "no grad_fn" in text
+
+
+def _flat(value: Any) -> list[Any]:
+    leaves: list[Any] = torch_api.bound(torch_api.TREE_LEAVES)(value)
+    return leaves
+
+
+def _compare(
+    log: Log,
+    claim: Any,
+    result: Any,
+    arguments: tuple[Arguments, Arguments, Arguments],
+    sizes: Sizes,
+    known: Mapping[str, int],
+    frames: tuple[Frame, ...],
+) -> None:
+    """Note what the fake kernel says wrongly of a result. `arguments` are fake, real, and as they were before."""
+    fakes, made_of, given = arguments
+    for check in ("structure", "sizes", "layout", "dtype"):
+        log.tried[check] += 1
+    pairs = list(tensors((fakes.args, fakes.kwargs), (made_of.args, made_of.kwargs)))
+    one_op = not log.op.is_composite
+    for place, said, value in _parts(claim, result, "result"):
+        found_in: list[tuple[CheckName, str]] = []
+        if _kind(said) != _kind(value):
+            found_in.append(("structure", f"the fake kernel gives {_kind(said)}, the real one {_kind(value)}"))
+        else:
+            listed = unlike(said, value, pairs, known, one_op)
+            found_in += [(CHECK_OF[one.what], _words(one.what, one.how)) for one in listed]
+        for check, why in found_in:
+            if not known:
+                log.ordinary.add((check, place))
+            elif (check, place) in log.ordinary:
+                continue
+            only = "with unbacked sizes, " if known else ""
+            shown = _fake_text(said, known)
+            log.wrong(check, place, only + why, given, sizes, fake=shown, real=argument_text(value), frames=frames)
+
+
+def _words(what: str, how: str) -> str:
+    return f"the fake kernel says {how.replace(', the value', ', the real result')}" if what != "structure" else how
+
+
+def _parts(claim: Any, value: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(claim, (list, tuple)) and isinstance(value, (list, tuple)) and len(claim) == len(value):
+        for at, (one, other) in enumerate(zip(claim, value, strict=True)):
+            yield from _parts(one, other, f"{place}[{at}]")
+    else:
+        yield place, claim, value
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of {value.dim()} dims"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)} items"
+    if isinstance(value, (bool, torch.SymBool)):
+        return "a bool"
+    if isinstance(value, (int, torch.SymInt)):
+        return "an int"
+    if isinstance(value, (float, torch.SymFloat)):
+        return "a float"
+    return "None" if value is None else type(value).__name__
+
+
+def _fake_text(value: Any, known: Mapping[str, int]) -> str:
+    """A fake result with its symbols, and with numbers."""
+    if not isinstance(value, torch.Tensor) or not known:
+        return argument_text(value)
+    numbers = ", ".join(str(number(size, known)) for size in value.shape)
+    symbols = ", ".join(map(str, value.shape))
+    return f"{str(value.dtype).removeprefix('torch.')}[{symbols}]" + (f" = [{numbers}]" if numbers != symbols else "")

@@ -1,0 +1,176 @@
+"""What checks of one op found, and helpers that all checks need: calls of the real kernel, and whose line it was."""
+
+from __future__ import annotations
+
+import linecache
+import sysconfig
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import torch
+
+from ddefuzz.custom_ops.arguments import Arguments, Sizes, call_text, sizes_text
+from ddefuzz.custom_ops.model import CHECKS, CheckName, CheckResult, Problem
+from ddefuzz.execute.limit import cpu_seconds
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Frame
+from ddefuzz.instrument.frames import display_file
+from ddefuzz.internal import message_of
+
+MOST_SIZES: Final = 6  # how many sizes of one problem are kept
+_OWN: Final = str(Path(__file__).parents[1])
+_NOT_USERS: Final = (str(Path(torch.__file__).parent), _OWN, sysconfig.get_path("stdlib"), "<")
+
+
+@dataclass(eq=False)
+class TestedOp:
+    """An op, and what its schema says."""
+
+    op: Any
+    __test__ = False
+
+    @property
+    def name(self) -> str:
+        """`mylib::op`, or `mylib::op.overload`."""
+        return str(self.op.name())
+
+    @property
+    def schema(self) -> Any:
+        """The schema of the overload."""
+        return self.op._schema
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the parameters."""
+        return [one.name for one in self.schema.arguments]
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether it consists of other ops: these are captured, and their schemas count."""
+        return bool(self.op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd))
+
+    def parameter_of(self, given: Arguments) -> list[Any]:
+        """The parameter that each leaf belongs to."""
+        by_name = {one.name: one for one in self.schema.arguments}
+        names = (name.partition("[")[0] for name in given.named(self.parameters))
+        return [by_name.get(name) for name in names]
+
+    def call(self, given: Arguments) -> Any:
+        """Call the real kernel, from the same random state each time. The arguments may be written to."""
+        torch.manual_seed(0)
+        return self.op(*given.args, **given.kwargs)
+
+    def takes(self, given: Arguments) -> bool:
+        """Whether the real kernel takes such arguments. They are copied."""
+        try:
+            with torch.no_grad():
+                self.call(given.copied())
+        except Exception:  # noqa: BLE001 the real kernel decides
+            return False
+        return True
+
+
+@dataclass
+class Log:
+    """What was tried of an op, and what is wrong. One problem is kept for each check and place. `ordinary` are those
+    that the fake kernel has with ordinary sizes, too.
+    """
+
+    op: TestedOp
+    budget: float
+    without: Sequence[CheckName] = ()
+    began: float = field(default_factory=cpu_seconds)
+    problems: dict[tuple[CheckName, str], Problem] = field(default_factory=dict)
+    ordinary: set[tuple[CheckName, str]] = field(default_factory=set)
+    tried: Counter[CheckName] = field(default_factory=Counter)
+    skipped: dict[CheckName, str] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    calls: int = 0
+    refused: int = 0
+
+    @property
+    def spent(self) -> float:
+        """CPU seconds so far."""
+        return cpu_seconds() - self.began
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is used up. Then a note says so."""
+        if self.spent > self.budget:
+            self.notes[f"stopped after {self.budget:g} CPU seconds: not all sizes were tried"] = None
+            return True
+        return False
+
+    def wants(self, check: CheckName) -> bool:
+        """Whether the check is asked for."""
+        return check not in self.without
+
+    def wrong(
+        self,
+        check: CheckName,
+        place: str,
+        why: str,
+        given: Arguments,
+        sizes: Sizes | None = None,
+        *,
+        fake: str = "",
+        real: str = "",
+        frames: tuple[Frame, ...] = (),
+    ) -> None:
+        """Note a problem. Of those of one check and place the first is kept, with the sizes of all."""
+        if check in self.without:
+            return
+        shown = () if sizes is None else (sizes_text(sizes),)
+        known = self.problems.get((check, place))
+        if known is None:
+            call = call_text(self.op.name, given)
+            self.problems[check, place] = Problem(check, place, why, call, shown, 1, fake, real, frames)
+            return
+        listed = tuple(dict.fromkeys((*known.sizes, *shown)))[:MOST_SIZES]
+        self.problems[check, place] = msgspec.structs.replace(known, sizes=listed, tried=known.tried + 1)
+
+    def results(self) -> tuple[CheckResult, ...]:
+        """A row for each check, in order."""
+        return tuple(
+            CheckResult(
+                name,
+                self.tried[name],
+                tuple(one for (check, _), one in self.problems.items() if check == name),
+                "not asked for" if name in self.without else self.skipped.get(name, ""),
+            )
+            for name in CHECKS
+        )
+
+
+def line_of(error: BaseException) -> str:
+    """The first line of an error, without the explanations that torch adds."""
+    text = next(iter(message_of(error).strip().splitlines()), "").partition(" (Size-like symbols: ")[0]
+    text = text.partition(" (unhinted: ")[0]
+    text = " ".join(text.split())
+    return f"{type(error).__name__}: {text[:200]}"
+
+
+def frames_of(error: BaseException) -> tuple[Frame, ...]:
+    """The innermost line outside of torch and ddefuzz that an error passed. Empty if there is none."""
+    traceback, innermost = error.__traceback__, None
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if not file.startswith(_NOT_USERS) or "site-packages" in file.removeprefix(_NOT_USERS[0]):
+            innermost = innermost if file.startswith(_NOT_USERS[:2]) else traceback
+        traceback = traceback.tb_next
+    if innermost is None:
+        return ()
+    code, line = innermost.tb_frame.f_code, innermost.tb_lineno
+    text = linecache.getline(code.co_filename, line).strip()
+    return (Frame(display_file(code.co_filename), line, code.co_name, text),)
+
+
+def is_unsupported(error: BaseException) -> bool:
+    """Whether an error says that the op has no fake kernel."""
+    kinds = tuple(one.get() for one in torch_api.OUTPUT_ERRORS[-1:])
+    text = message_of(error)
+    return isinstance(error, kinds) or "no fake impl registered" in text or "There was no fake impl" in text
