@@ -28,6 +28,7 @@ ALLOWED = {
     "show": "classify oracles answers findings repro",
     "artifacts": "instrument execute classify oracles show",
     "checking": "program instrument execute classify oracles answers findings show",
+    "custom_ops": "instrument execute findings show checking",
     "cost": "program ops instrument generate execute oracles show artifacts checking",
     "campaign": "program ops instrument generate execute classify oracles minimize answers findings show",
     "versions": "generate execute classify oracles findings repro show campaign",
@@ -35,7 +36,7 @@ ALLOWED = {
     "web": "oracles findings fixes repro show campaign versions sweep",
     "cli": (
         "program ops instrument keys generate execute classify oracles answers findings repro show artifacts "
-        "checking campaign cost versions sweep web fixes"
+        "checking custom_ops campaign cost versions sweep web fixes"
     ),
 }
 """What each package imports from. Modules beside the packages (`errors`, `files` …) are for all.

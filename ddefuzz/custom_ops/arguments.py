@@ -20,12 +20,11 @@ Sizes: TypeAlias = Mapping[str, int]
 
 FIRST_SIZE: Final = 3  # of the first parameter of a function of sizes; each further one has one more
 TELLING: Final = (0, 1, 2, 3, 5, 7, 8, 9, 16, 17, 33, 64)  # sizes that code may treat apart
+MOST_STEP: Final = 2  # a larger dim may have to be a multiple of what it is
 LARGE: Final = 1_003
 MIXED: Final = 8  # how many drawn combinations of sizes are tried
 MOST_ELEMENTS: Final = 2_000_000
 MOST_DIMS: Final = 16  # of one example, that are changed one at a time
-
-LAYOUTS: Final = ("as given", "transposed", "channels_last", "sliced")
 
 
 class Arguments(NamedTuple):
@@ -118,6 +117,7 @@ class Inputs:
         rng = Random(f"{seed_of} {self.title}")
         for size in TELLING:
             listed += [{**self.example, name: size} for name in self.example]
+        listed += [{**self.example, name: 2 * size} for name, size in self.example.items()]
         listed += [dict.fromkeys(self.example, size) for size in (0, 1, 2, 9)]
         listed += [{name: rng.choice(TELLING) for name in self.example} for _ in range(MIXED)]
         listed += [{**self.example, name: LARGE} for name in self.example]
@@ -274,8 +274,12 @@ def _of_arguments(
 
     def takes(group: Iterable[_Dim]) -> bool:
         listed = list(group)
-        larger = (_resized(given, {one: shapes[one[0]][one[1]] + step for one in listed}) for step in (1, 3))
-        return bool(listed) and all(map(accepts, larger))
+        if not listed:
+            return False
+        return any(
+            all(accepts(_resized(given, {one: shapes[one[0]][one[1]] + step for one in listed})) for step in steps)
+            for steps in _steps(shapes[listed[0][0]][listed[0][1]])
+        )
 
     groups: list[list[_Dim]] = [[one] for one in dims if takes([one])]
     left = [one for one in dims if [one] not in groups]
@@ -303,6 +307,11 @@ def _of_arguments(
     }
     example = {name: shapes[group[0][0]][group[0][1]] for name, group in symbols.items()}
     return Inputs(where, example, make, forms)
+
+
+def _steps(size: int) -> list[tuple[int, int]]:
+    """How much larger a dim is made to see that it can change: any size, even sizes, multiples of what it is."""
+    return [(1, 3), (2, 4), *([(size, 3 * size)] if size > MOST_STEP else [])]
 
 
 def _by_position(group: list[_Dim], shapes: Mapping[int, tuple[int, ...]]) -> Iterator[list[_Dim]]:
@@ -345,35 +354,6 @@ def _in_order(tensor: torch.Tensor, order: list[int]) -> torch.Tensor:
         return tensor.contiguous() if tensor.is_contiguous() is not True else tensor.clone()
     back = [order.index(dim) for dim in range(len(order))]
     return tensor.permute(order).contiguous().permute(back)
-
-
-def laid_out(tensor: torch.Tensor, layout: str) -> torch.Tensor | None:
-    """A copy in another layout. None if it cannot have that. Works for fake tensors."""
-    kept = tensor.requires_grad
-    made: torch.Tensor | None = None
-    if layout == "transposed" and tensor.dim() > 1:
-        made = tensor.mT.contiguous().mT
-    elif layout == "channels_last" and tensor.dim() == 4:
-        made = tensor.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
-    elif layout == "sliced" and tensor.dim() > 0:
-        pairs = torch.stack((tensor, tensor), -1)
-        made = pairs.select(-1, 1)
-    return None if made is None else made.detach().requires_grad_(kept)
-
-
-def with_layout(given: Arguments, layout: str, only: int | None) -> Arguments | None:
-    """The arguments with all tensors in another layout, or only one of them. None if none can have it."""
-    number, changes = -1, 0
-
-    def change(tensor: torch.Tensor) -> torch.Tensor:
-        nonlocal number, changes
-        number += 1
-        made = laid_out(tensor, layout) if only in (None, number) else None
-        changes += made is not None
-        return tensor if made is None else made
-
-    made = given.with_tensors(change)
-    return made if changes else None
 
 
 class Fakes(NamedTuple):

@@ -11,17 +11,16 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from ddefuzz.custom_ops.arguments import (
-    LAYOUTS,
     Arguments,
     Fakes,
     Inputs,
     Sizes,
     argument_text,
     fakes_of,
-    with_layout,
 )
-from ddefuzz.custom_ops.log import Log, frames_of, is_unsupported, line_of
+from ddefuzz.custom_ops.log import Log, frames_of, is_unsupported, leaves_of, line_of
 from ddefuzz.custom_ops.model import CheckName
+from ddefuzz.custom_ops.variants import PLAIN, Variant, variants_of
 from ddefuzz.errors import InputError
 from ddefuzz.execute.metas import bind, number, tensors, unlike
 from ddefuzz.instrument import torch_api
@@ -38,53 +37,13 @@ CHECK_OF: Final[Mapping[str, CheckName]] = {
     "alias": "aliasing",
 }
 
-OTHER_DTYPES: Final = {
-    torch.float32: (torch.float64, torch.bfloat16, torch.float16),
-    torch.int64: (torch.int32,),
-    torch.complex64: (torch.complex128,),
-}
-
-MOST_ALONE: Final = 3  # tensors that get another layout alone
-
-
-class Variant(NamedTuple):
-    """Arguments in another layout or dtype. `layout` and `only` are those of `with_layout`."""
-
-    layout: str = LAYOUTS[0]
-    only: int | None = None
-    dtypes: tuple[tuple[torch.dtype, torch.dtype], ...] = ()
-
-    def of(self, given: Arguments | None) -> Arguments | None:
-        """The arguments in this layout and dtype. None if they cannot be."""
-        if given is None:
-            return None
-        changed = dict(self.dtypes)
-        if changed:
-            if not any(tensor.dtype in changed for tensor in given.tensors):
-                return None
-            return given.with_tensors(
-                lambda tensor: tensor.detach().to(changed.get(tensor.dtype, tensor.dtype), copy=True)
-            )
-        return given if self.layout == LAYOUTS[0] else with_layout(given, self.layout, self.only)
-
-
-def variants_of(count: int) -> Iterator[Variant]:
-    """The variants of arguments with so many tensors, the given one first."""
-    yield Variant()
-    for layout in LAYOUTS[1:]:
-        yield Variant(layout)
-        if count > 1:
-            yield from (Variant(layout, only) for only in range(min(count, MOST_ALONE)))
-    for old, others in OTHER_DTYPES.items():
-        yield from (Variant(dtypes=((old, new),)) for new in others)
-
 
 def check_fakes(log: Log, inputs: Inputs, seed: int) -> None:
     """Compare the fake kernel with the real one. Raises InputError if the op has no fake kernel."""
     base = inputs.at(inputs.example)
     if base is None:
         raise InputError(f"{inputs.title}: found arguments that are too large, expected fewer elements")
-    for variant in variants_of(len(base.tensors)):
+    for variant in (PLAIN, *variants_of(inputs, base, log.op.schema)):
         if log.is_over:
             return
         given = variant.of(base.copied())
@@ -93,7 +52,7 @@ def check_fakes(log: Log, inputs: Inputs, seed: int) -> None:
 
 
 def _check_variant(log: Log, inputs: Inputs, variant: Variant, base: Arguments, seed: int) -> None:
-    plain = variant == Variant()
+    plain = variant is PLAIN
     symbolic = _symbolic(log, inputs, variant, base) if inputs.symbols or not plain else None
     if plain and base.tensors:
         _symbolic_backward(log, inputs, base)
@@ -202,11 +161,10 @@ class Symbolic(NamedTuple):
         for text, holds in claims:
             if not bool(holds):
                 names = {str(_Raw(made).node.expr): name for name, made in self.fakes.symbols.items()}
-                said = _with_names(text, names)
                 is_input = any(name in text for name in names)
                 where = "" if is_input else "a dynamic size"
                 real = ", ".join(f"{_with_names(str(one), names)} = {values[one]}" for one in _symbols(text, values))
-                why = f"the fake kernel says {said}; in this call of the real kernel, {real}"
+                why = f"the fake kernel says {_with_names(text, names)}; in this call of the real kernel, {real}"
                 log.wrong("accepts", where, why, given, sizes, frames=self._frames(text))
 
     def _frames(self, text: str) -> tuple[Frame, ...]:
@@ -271,7 +229,7 @@ def _fakes(log: Log, inputs: Inputs, variant: Variant, base: Arguments) -> Fakes
         return None
     fakes = fakes_of(inputs, plain, takes_symint)
     with fakes.mode:
-        changed = variant.of(fakes.arguments)
+        changed = fakes.arguments if variant.values else variant.of(fakes.arguments)
     return None if changed is None else fakes._replace(arguments=changed)
 
 
@@ -287,7 +245,7 @@ def _symbolic_backward(log: Log, inputs: Inputs, base: Arguments) -> None:
     floats = [tensor for tensor in base.tensors if tensor.is_floating_point()]
     if not log.wants("gradient") or not floats or not inputs.symbols or log.op.schema.is_mutable:
         return
-    fakes = _fakes(log, inputs, Variant(), base)
+    fakes = _fakes(log, inputs, PLAIN, base)
     if fakes is None:
         return
     given = fakes.arguments.with_tensors(lambda one: one.requires_grad_() if one.is_floating_point() else one)
@@ -296,7 +254,7 @@ def _symbolic_backward(log: Log, inputs: Inputs, base: Arguments) -> None:
             result = log.op.op(*given.args, **given.kwargs)
     except Exception:  # noqa: BLE001 the forward is another check
         return
-    parts = [one for one in _flat(result) if isinstance(one, torch.Tensor) and one.requires_grad]
+    parts = [one for one in leaves_of(result) if isinstance(one, torch.Tensor) and one.requires_grad]
     parts = [one for one in parts if one.is_floating_point()]
     if not parts:
         return
@@ -318,11 +276,6 @@ def is_without_formula(error: BaseException) -> bool:
     return "no autograd formula" in text or "is not implemented" in text or "no grad_fn" in text
 
 
-def _flat(value: Any) -> list[Any]:
-    leaves: list[Any] = torch_api.bound(torch_api.TREE_LEAVES)(value)
-    return leaves
-
-
 def _compare(
     log: Log,
     claim: Any,
@@ -338,12 +291,12 @@ def _compare(
         log.tried[check] += 1
     pairs = list(tensors((fakes.args, fakes.kwargs), (made_of.args, made_of.kwargs)))
     one_op = not log.op.is_composite
-    for place, said, value in _parts(claim, result, "result"):
+    for place, expected, value in _parts(claim, result, "result"):
         found_in: list[tuple[CheckName, str]] = []
-        if _kind(said) != _kind(value):
-            found_in.append(("structure", f"the fake kernel gives {_kind(said)}, the real one {_kind(value)}"))
+        if _kind(expected) != _kind(value):
+            found_in.append(("structure", f"the fake kernel gives {_kind(expected)}, the real one {_kind(value)}"))
         else:
-            listed = unlike(said, value, pairs, known, one_op)
+            listed = unlike(expected, value, pairs, known, one_op)
             found_in += [(CHECK_OF[one.what], _words(one.what, one.how)) for one in listed]
         for check, why in found_in:
             if not known:
@@ -351,7 +304,7 @@ def _compare(
             elif (check, place) in log.ordinary:
                 continue
             only = "with unbacked sizes, " if known else ""
-            shown = _fake_text(said, known)
+            shown = _fake_text(expected, known)
             log.wrong(check, place, only + why, given, sizes, fake=shown, real=argument_text(value), frames=frames)
 
 
@@ -361,8 +314,8 @@ def _words(what: str, how: str) -> str:
 
 def _parts(claim: Any, value: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(claim, (list, tuple)) and isinstance(value, (list, tuple)) and len(claim) == len(value):
-        for at, (one, other) in enumerate(zip(claim, value, strict=True)):
-            yield from _parts(one, other, f"{place}[{at}]")
+        for at, pair in enumerate(zip(claim, value, strict=True)):
+            yield from _parts(*pair, f"{place}[{at}]")
     else:
         yield place, claim, value
 

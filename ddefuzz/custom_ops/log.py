@@ -51,7 +51,8 @@ class TestedOp:
     @property
     def is_composite(self) -> bool:
         """Whether it consists of other ops: these are captured, and their schemas count."""
-        return bool(self.op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd))
+        key = torch_api.DISPATCH_KEY.get().CompositeImplicitAutograd
+        return bool(self.op.has_kernel_for_dispatch_key(key))
 
     def parameter_of(self, given: Arguments) -> list[Any]:
         """The parameter that each leaf belongs to."""
@@ -77,7 +78,7 @@ class TestedOp:
 @dataclass
 class Log:
     """What was tried of an op, and what is wrong. One problem is kept for each check and place. `ordinary` are those
-    that the fake kernel has with ordinary sizes, too.
+    that the fake kernel has with ordinary sizes, too. `only_out` is the one out= overload that is checked.
     """
 
     op: TestedOp
@@ -91,6 +92,7 @@ class Log:
     notes: dict[str, None] = field(default_factory=dict)
     calls: int = 0
     refused: int = 0
+    only_out: str = ""
 
     @property
     def spent(self) -> float:
@@ -144,6 +146,25 @@ class Log:
             )
             for name in CHECKS
         )
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """What is in nested results."""
+    leaves: list[Any] = torch_api.bound(torch_api.TREE_LEAVES)(value)
+    return leaves
+
+
+def is_equal(value: Any, expected: Any, tolerance: float = 0.0) -> bool:
+    """Whether two results are equal. Values are compared if torch can."""
+    if isinstance(value, torch.Tensor) and isinstance(expected, torch.Tensor):
+        if value.shape != expected.shape or value.dtype != expected.dtype:
+            return False
+        if value.is_quantized or value.layout != torch.strided or not value.numel():
+            return True
+        if value.dtype.itemsize == 1 and value.is_floating_point():
+            value, expected = value.float(), expected.float()  # allclose has no kernel for float8
+        return torch.allclose(value, expected, tolerance, tolerance, equal_nan=True)
+    return bool(value == expected) or value is expected
 
 
 def line_of(error: BaseException) -> str:

@@ -10,6 +10,8 @@ import msgspec
 
 from ddefuzz.instrument.events import Frame
 
+SCHEMA: Final = "ddefuzz.op/1"
+
 CheckName: TypeAlias = Literal[
     "runs", "accepts", "structure", "sizes", "layout", "dtype", "aliasing", "mutation", "gradient", "vmap", "out"
 ]
@@ -107,6 +109,7 @@ class OpsReport(msgspec.Struct, frozen=True):
     torch: str
     ops: tuple[OpReport, ...]
     interrupted: bool = False
+    schema: str = SCHEMA
 
 
 class Source(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""Checks of the real kernel against its schema, its autograd formula, its vmap rule and its out= overloads."""
+"""Checks of the real kernel against its schema, its autograd formula and its vmap rule."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from math import isfinite
 from typing import Any, Final, NamedTuple
@@ -11,7 +11,9 @@ import torch
 
 from ddefuzz.custom_ops.arguments import Arguments, Inputs, Sizes, argument_text
 from ddefuzz.custom_ops.fakes import is_without_formula
-from ddefuzz.custom_ops.log import Log, frames_of, line_of
+from ddefuzz.custom_ops.log import Log, frames_of, is_equal, leaves_of, line_of
+from ddefuzz.custom_ops.out_overloads import check_out
+from ddefuzz.custom_ops.variants import PLAIN, variants_of
 from ddefuzz.execute.metas import shares_memory
 from ddefuzz.instrument import torch_api
 
@@ -30,18 +32,24 @@ def check_real(log: Log, inputs: Inputs, seed: int) -> None:
     is_random = _is_random(log, inputs)
     if is_random:
         log.notes["two calls with the same arguments differ: no values are compared"] = None
-    for sizes in inputs.few(seed):
-        given = inputs.at(sizes)
+    base = inputs.at(inputs.example)
+    variants = () if base is None else variants_of(inputs, base, log.op.schema)
+    cases = [(PLAIN, sizes) for sizes in inputs.few(seed)] + [(variant, inputs.example) for variant in variants]
+    for variant, sizes in cases:
+        given = variant.of(inputs.at(sizes))
         if given is None or not log.op.takes(given) or log.is_over:
+            continue
+        if log.only_out:
+            check_out(log, given, sizes)
             continue
         _check_memory(log, given, sizes)
         if is_random:
             for name in ("gradient", "vmap", "out"):
                 log.skipped[name] = "the op is random"
-            continue
-        _check_gradient(log, given, sizes)
-        _check_vmap(log, given, sizes)
-        _check_out(log, given, sizes)
+        elif variant is PLAIN or variant.option is not None:
+            _check_gradient(log, given, sizes)
+            _check_vmap(log, given, sizes)
+            check_out(log, given, sizes)
 
 
 def _is_random(log: Log, inputs: Inputs) -> bool:
@@ -49,23 +57,8 @@ def _is_random(log: Log, inputs: Inputs) -> bool:
     if given is None:
         return False
     with torch.no_grad():
-        first, second = (_flat(log.op.call(given.copied())) for _ in range(2))
-    return any(not _equal(*pair) for pair in zip(first, second, strict=False))
-
-
-def _flat(value: Any) -> list[Any]:
-    leaves: list[Any] = torch_api.bound(torch_api.TREE_LEAVES)(value)
-    return leaves
-
-
-def _equal(one: Any, other: Any, tolerance: float = 0.0) -> bool:
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        if one.shape != other.shape or one.dtype != other.dtype:
-            return False
-        if one.is_quantized or one.layout != torch.strided:
-            return True
-        return torch.allclose(one, other, tolerance, tolerance, equal_nan=True) if one.numel() else True
-    return bool(one == other) or one is other
+        first, second = (leaves_of(log.op.call(given.copied())) for _ in range(2))
+    return any(not is_equal(*pair) for pair in zip(first, second, strict=False))
 
 
 class _State(NamedTuple):
@@ -83,8 +76,8 @@ def _state(tensor: torch.Tensor) -> _State:
     return _State(memory, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
 
 
-def _is_same(one: _State, other: _State) -> bool:
-    return torch.equal(one.memory, other.memory) and one[1:] == other[1:]
+def _is_same(before: _State, after: _State) -> bool:
+    return torch.equal(before.memory, after.memory) and before[1:] == after[1:]
 
 
 def _check_memory(log: Log, given: Arguments, sizes: Sizes) -> None:
@@ -118,8 +111,8 @@ def _check_aliases(
 ) -> None:
     returned = result if isinstance(result, tuple) and len(log.op.schema.returns) > 1 else (result,)
     parts: list[tuple[str, torch.Tensor, frozenset[str]]] = []
-    for at, (value, said) in enumerate(zip(returned, log.op.schema.returns, strict=False)):
-        sets = frozenset() if said.alias_info is None else frozenset(said.alias_info.before_set)
+    for at, (value, declared_as) in enumerate(zip(returned, log.op.schema.returns, strict=False)):
+        sets = frozenset() if declared_as.alias_info is None else frozenset(declared_as.alias_info.before_set)
         name = "result" if len(returned) == 1 else f"result[{at}]"
         inner = value if isinstance(value, (list, tuple)) else (value,)
         parts += [
@@ -186,7 +179,7 @@ def _point(log: Log, given: Arguments, move: Callable[[torch.Tensor], torch.Tens
         def call(floats: list[torch.Tensor], made: Arguments = made) -> list[torch.Tensor]:
             left = iter(floats)
             full = made.with_tensors(lambda one: next(left) if one.is_floating_point() else one.clone())
-            parts = _flat(log.op.call(full))
+            parts = leaves_of(log.op.call(full))
             return [one for one in parts if isinstance(one, torch.Tensor) and one.is_floating_point()]
 
         with torch.no_grad():
@@ -198,8 +191,8 @@ def _point(log: Log, given: Arguments, move: Callable[[torch.Tensor], torch.Tens
     return None
 
 
-def _moved(dtype: torch.dtype, move: Callable[[torch.Tensor], torch.Tensor], one: torch.Tensor) -> torch.Tensor:
-    return move(one.detach().to(dtype)).clone() if one.is_floating_point() else one.clone()
+def _moved(dtype: torch.dtype, move: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+    return move(tensor.detach().to(dtype)).clone() if tensor.is_floating_point() else tensor.clone()
 
 
 def _gradients(log: Log, given: Arguments, sizes: Sizes, point: _Point) -> tuple[torch.Tensor | None, ...] | None:
@@ -274,7 +267,7 @@ def _total(point: _Point, place: int, moved: torch.Tensor) -> tuple[float, float
 
 def _check_vmap(log: Log, given: Arguments, sizes: Sizes) -> None:
     """A registered rule, for each tensor alone and all together, batched at the first and at the last dim."""
-    key = torch._C.DispatchKey.FuncTorchBatched
+    key = torch_api.DISPATCH_KEY.get().FuncTorchBatched
     if not log.op.op.has_kernel_for_dispatch_key(key):
         log.skipped["vmap"] = "the op has no vmap rule"
         return
@@ -295,7 +288,7 @@ def _compare_vmap(log: Log, given: Arguments, sizes: Sizes, places: tuple[int, .
     ]
     try:
         with torch.no_grad():
-            expected = [_flat(log.op.call(Arguments(tuple(row), given.kwargs).copied())) for row in rows]
+            expected = [leaves_of(log.op.call(Arguments(tuple(row), given.kwargs).copied())) for row in rows]
     except Exception:  # noqa: BLE001 the real kernel refuses other values
         return
     stacked = tuple(
@@ -307,7 +300,7 @@ def _compare_vmap(log: Log, given: Arguments, sizes: Sizes, places: tuple[int, .
     where = f"{names} at dim {dim}"
     try:
         with torch.no_grad():
-            batched = _flat(torch.vmap(lambda *args: log.op.op(*args, **given.kwargs), in_dims)(*stacked))
+            batched = leaves_of(torch.vmap(lambda *args: log.op.op(*args, **given.kwargs), in_dims)(*stacked))
     except Exception as error:  # noqa: BLE001 of the rule
         if "output dim" not in str(error) and "data-dependent" in str(error):
             return
@@ -319,64 +312,7 @@ def _compare_vmap(log: Log, given: Arguments, sizes: Sizes, places: tuple[int, .
         if not all(isinstance(one, torch.Tensor) and one.shape == wanted[0].shape for one in wanted):
             return
         whole = torch.stack(wanted)
-        if not isinstance(value, torch.Tensor) or not _equal(value, whole, 1e-4):
+        if not isinstance(value, torch.Tensor) or not is_equal(value, whole, 1e-4):
             why = f"vmap with {where} differs from {BATCH} calls one after the other"
             log.wrong("vmap", names, why, given, sizes, fake=argument_text(value), real=argument_text(whole))
             return
-
-
-def _overloads(log: Log) -> Iterator[tuple[str, Any, list[str]]]:
-    """The out= overloads, and the names of their out arguments."""
-    packet = log.op.op.overloadpacket
-    for name in packet.overloads():
-        other = getattr(packet, name)
-        outs = [one.name for one in other._schema.arguments if one.kwarg_only and one.is_out]
-        if outs and other is not log.op.op:
-            yield f"{packet._qualified_op_name}.{name}", other, outs
-
-
-def _check_out(log: Log, given: Arguments, sizes: Sizes) -> None:
-    if log.op.schema.is_mutable:
-        log.skipped["out"] = "the op writes to its arguments"
-        return
-    overloads = list(_overloads(log))
-    if not overloads:
-        log.skipped["out"] = "the op has no out= overload"
-        return
-    with torch.no_grad():
-        expected = [one for one in _flat(log.op.call(given.copied())) if isinstance(one, torch.Tensor)]
-        for name, other, outs in overloads:
-            if len(outs) != len(expected):
-                continue
-            log.tried["out"] += 1
-            written = {
-                out: torch.full_like(value, 1) if value.numel() else torch.empty_like(value)
-                for out, value in zip(outs, expected, strict=True)
-            }
-            before = {out: (tuple(value.shape), value.dtype, value.data_ptr()) for out, value in written.items()}
-            copy = given.copied()
-            torch.manual_seed(0)
-            try:
-                returned = [
-                    one for one in _flat(other(*copy.args, **copy.kwargs, **written)) if isinstance(one, torch.Tensor)
-                ]
-            except Exception as error:  # noqa: BLE001 of the overload
-                log.wrong("out", name, f"{name} raises {line_of(error)}", given, sizes, frames=frames_of(error))
-                continue
-            for at, (out, value) in enumerate(written.items()):
-                why = _out_problem(value, expected[at], before[out], returned[at] if at < len(returned) else None)
-                if why:
-                    log.wrong("out", name, f"{name}: {out} {why}", given, sizes)
-
-
-def _out_problem(
-    value: torch.Tensor, expected: torch.Tensor, before: tuple[Any, ...], returned: torch.Tensor | None
-) -> str:
-    """What is wrong with a tensor that was written to. Empty if nothing is."""
-    if (tuple(value.shape), value.dtype) != before[:2]:
-        return f"has become {argument_text(value)}, the functional overload returns {argument_text(expected)}"
-    if not _equal(value, expected, 1e-5):
-        return "has other values than the functional overload returns"
-    if returned is not None and value.numel() and returned.data_ptr() != before[2]:
-        return "is not what the call returns"
-    return ""

@@ -20,9 +20,9 @@ def ops_view(report: OpsReport) -> Iterator[Block]:
         ]
         numbers = ("calls", "CPU s")
         yield table(("op", "result", *numbers), rows, right=numbers, code=("op",))
-    for one in report.ops:
-        if one.reason or one.problems or len(report.ops) == 1:
-            yield from _op_view(one, is_alone=len(report.ops) == 1)
+    for op in report.ops:
+        if op.reason or op.problems or len(report.ops) == 1:
+            yield from _op_view(op, is_alone=len(report.ops) == 1)
     judged = [one for one in report.ops if not one.reason]
     wrong = sum(bool(one.failing) for one in judged)
     left = len(report.ops) - len(judged)

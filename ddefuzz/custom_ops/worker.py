@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import wraps
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from warnings import catch_warnings, simplefilter
 
 import torch
 
-from ddefuzz.custom_ops.arguments import Inputs, argument_text, inputs_of, sizes_text
+from ddefuzz.custom_ops.arguments import Arguments, Inputs, argument_text, inputs_of, read_example, sizes_text
 from ddefuzz.custom_ops.fakes import check_fakes
 from ddefuzz.custom_ops.log import Log, TestedOp
 from ddefuzz.custom_ops.model import ListTask, OpList, OpReport, OpTask, Source
+from ddefuzz.custom_ops.out_overloads import functional_of, out_arguments
 from ddefuzz.custom_ops.real import check_real
 from ddefuzz.custom_ops.schema_arguments import drawn_arguments
 from ddefuzz.errors import InputError
@@ -71,8 +73,10 @@ def check_op(task: OpTask) -> OpReport:
 
 def checked(op: Any, examples: Sequence[object], task: OpTask) -> OpReport:
     """Check an overload. Without examples, arguments are drawn from its schema. Not judged if none fit."""
-    tested = TestedOp(op)
-    log = Log(tested, task.budget, task.without)
+    outs = out_arguments(op)
+    functional = functional_of(op) if outs else None
+    tested = TestedOp(op if functional is None else functional)
+    log = Log(tested, task.budget, task.without, only_out="" if functional is None else op.name())
     inputs: list[str] = []
     reason = ""
     with catch_warnings():
@@ -80,15 +84,16 @@ def checked(op: Any, examples: Sequence[object], task: OpTask) -> OpReport:
         try:
             given: Sequence[object] = examples or _drawn(log)
             for place, example in enumerate(given):
-                made = _inputs(log, example, f"example {place} of {task.op}" if examples else task.op)
+                made = _inputs(log, example, f"example {place} of {task.op}" if examples else task.op, outs)
                 inputs.append(_shown(made))
-                check_fakes(log, made, task.seed)
+                if not log.only_out:
+                    check_fakes(log, made, task.seed)
                 check_real(log, made, task.seed)
         except InputError as error:
             reason = str(error)
     return OpReport(
         task.op,
-        str(tested.schema),
+        str(op._schema),
         _kernel(op),
         tuple(inputs),
         log.results(),
@@ -120,7 +125,9 @@ def _drawn(log: Log) -> list[object]:
     return [made]
 
 
-def _inputs(log: Log, example: object, where: str) -> Inputs:
+def _inputs(log: Log, example: object, where: str, outs: Sequence[str]) -> Inputs:
+    if log.only_out:
+        example = _without(outs, example, where)
     made = inputs_of(example, where, log.op.parameters, log.op.takes)
     base = made.at(made.example)
     if base is None:
@@ -132,6 +139,20 @@ def _inputs(log: Log, example: object, where: str) -> Inputs:
         first = str(error).strip().partition("\n")[0][:200]
         raise InputError(f"{where}: found arguments with which it raises {type(error).__name__}: {first}") from error
     return made
+
+
+def _without(outs: Sequence[str], example: object, where: str) -> object:
+    """An example of an out= overload as one of the functional overload."""
+    read = read_example(example, where)
+    if isinstance(read, Arguments):
+        return Arguments(read.args, {name: value for name, value in read.kwargs.items() if name not in outs})
+    function = read
+
+    @wraps(function)
+    def of_sizes(**sizes: int) -> object:
+        return _without(outs, function(**sizes), where)
+
+    return of_sizes
 
 
 def _shown(inputs: Inputs) -> str:

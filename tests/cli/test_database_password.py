@@ -31,6 +31,7 @@ WORDS = {
     "sites": "",
     "artifacts": ID,
     "check-key": "torch.is_tensor",
+    "check-op": "aten::relu",
     "findings list": "",
     "findings show": ID,
     "findings export": "text",
@@ -67,7 +68,7 @@ WORDS = {
 }
 """The other words of each command that takes the URL of a database."""
 
-SLOW = {"recompiles", "check-key", "ci versions", "matrix", "bisect", "sites"}
+SLOW = {"recompiles", "check-key", "check-op", "ci versions", "matrix", "bisect", "sites"}
 """They import torch or start a process before they open the database."""
 
 

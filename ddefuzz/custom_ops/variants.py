@@ -1,0 +1,151 @@
+"""Other arguments that the real kernel may take, too: layouts, dtypes, values and options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from ddefuzz.custom_ops.arguments import Arguments, Inputs, copied
+
+LAYOUTS: Final = ("as given", "transposed", "channels_last", "sliced")
+
+OTHER_DTYPES: Final = {
+    torch.float32: (torch.float64, torch.bfloat16, torch.float16, torch.int64),
+    torch.int64: (torch.int32,),
+    torch.complex64: (torch.complex128,),
+}
+
+ALONE: Final = (torch.float32, (torch.float64, torch.float16))
+"""The dtypes that one of several tensors gets alone."""
+
+MOST_ALONE: Final = 3  # tensors that get another layout or dtype alone
+
+VALUES: Final[Mapping[str, Callable[[torch.Tensor], torch.Tensor]]] = MappingProxyType(
+    {"zeros": torch.zeros_like, "ones": torch.ones_like, "negated": torch.neg}
+)
+"""Other values of float and bool tensors: they decide the sizes of dynamic results."""
+
+
+class Variant(NamedTuple):
+    """Arguments that differ from the example. `only` is the number of the one tensor that has another layout or dtype.
+
+    `option` is the name of a parameter that is no tensor, and another value of it.
+    """
+
+    layout: str = LAYOUTS[0]
+    only: int | None = None
+    dtypes: tuple[torch.dtype, torch.dtype] | None = None
+    values: str = ""
+    option: tuple[str, Any] | None = None
+    place: int | None = None
+
+    def of(self, given: Arguments | None) -> Arguments | None:
+        """The arguments changed in this way, real or fake ones. None if there is nothing to change."""
+        if given is None:
+            return None
+        if self.option is not None:
+            return _with_option(given, *self.option, self.place)
+        if self.dtypes is not None:
+            old, new = self.dtypes
+            return _with_tensors(given, self.only, lambda one: _to(one, new) if one.dtype == old else None)
+        if self.values:
+            return _with_tensors(given, None, lambda one: _with_values(one, VALUES[self.values]))
+        if self.layout != LAYOUTS[0]:
+            return _with_tensors(given, self.only, lambda one: laid_out(one, self.layout))
+        return given
+
+
+PLAIN: Final = Variant()
+"""The example as it is."""
+
+
+def variants_of(inputs: Inputs, base: Arguments, schema: Any) -> Iterator[Variant]:
+    """The variants of an example that may exist. `base` are its arguments."""
+    yield from options_of(inputs, base, schema)
+    count = len(base.tensors)
+    alone = range(min(count, MOST_ALONE)) if count > 1 else ()
+    for layout in LAYOUTS[1:]:
+        yield Variant(layout)
+        yield from (Variant(layout, only) for only in alone)
+    for old, others in OTHER_DTYPES.items():
+        yield from (Variant(dtypes=(old, new)) for new in others)
+    yield from (Variant(only=only, dtypes=(ALONE[0], new)) for only in alone for new in ALONE[1])
+    yield from (Variant(values=name) for name in VALUES)
+
+
+def options_of(inputs: Inputs, base: Arguments, schema: Any) -> Iterator[Variant]:
+    """Other values of the parameters that are bools, numbers or dtypes, also of those that have their default."""
+    names = base.named([parameter.name for parameter in schema.arguments])
+    of_sizes = {names[place].partition("[")[0] for place in inputs.numbers}  # they have other values anyway
+    for place, parameter in enumerate(schema.arguments):
+        is_given = place < len(base.args)
+        value = base.args[place] if is_given else base.kwargs.get(parameter.name, parameter.default_value)
+        if parameter.name not in of_sizes:
+            for other in _others(str(parameter.real_type), value):
+                yield Variant(option=(parameter.name, other), place=place if is_given else None)
+
+
+def _others(kind: str, value: Any) -> tuple[Any, ...]:
+    """Other values of a parameter."""
+    if isinstance(value, bool):
+        return (not value,)
+    if isinstance(value, int) and "int" in kind.lower():
+        return tuple(other for other in (0, 1, -1, value + 1) if other != value)
+    if isinstance(value, float):
+        return tuple(other for other in (0.0, 1.0, 2.0) if other != value)
+    return ()
+
+
+def _with_option(given: Arguments, name: str, value: Any, place: int | None) -> Arguments:
+    if place is None:
+        return Arguments(given.args, {**given.kwargs, name: value})
+    return Arguments((*given.args[:place], value, *given.args[place + 1 :]), given.kwargs)
+
+
+def _to(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    made = tensor.detach().to(dtype)
+    return made.requires_grad_(tensor.requires_grad and dtype.is_floating_point)
+
+
+def _with_values(tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor | None:
+    if tensor.dtype == torch.bool:
+        change = torch.logical_not if change is torch.neg else change
+    elif not tensor.is_floating_point():
+        return None
+    made = copied(tensor)
+    with torch.no_grad():
+        return made.copy_(change(tensor.detach()))
+
+
+def laid_out(tensor: torch.Tensor, layout: str) -> torch.Tensor | None:
+    """A copy in another layout. None if it cannot have that. Works for fake tensors."""
+    kept = tensor.requires_grad
+    made: torch.Tensor | None = None
+    if layout == "transposed" and tensor.dim() > 1:
+        made = tensor.mT.contiguous().mT
+    elif layout == "channels_last" and tensor.dim() == 4:
+        made = tensor.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    elif layout == "sliced" and tensor.dim() > 0:
+        pairs = torch.stack((tensor, tensor), -1)
+        made = pairs.select(-1, 1)
+    return None if made is None else made.detach().requires_grad_(kept)
+
+
+def _with_tensors(
+    given: Arguments, only: int | None, change: Callable[[torch.Tensor], torch.Tensor | None]
+) -> Arguments | None:
+    """The arguments with all tensors changed, or only one of them. None if none is changed."""
+    number, changes = -1, 0
+
+    def changed(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal number, changes
+        number += 1
+        made = change(tensor) if only in (None, number) else None
+        changes += made is not None
+        return tensor if made is None else made
+
+    made = given.with_tensors(changed)
+    return made if changes else None
