@@ -80,7 +80,7 @@ def check_ops(
     reports: list[OpReport] = []
     try:
         for name in listed.names:
-            report = known[name] if name in known else _report(name, futures[name], stopped)
+            report = known[name] if name in known else _report(pool, options, name, futures[name], stopped)
             reports.append(report)
             if store is not None and name not in known and not report.reason:
                 store.database.save_swept(key, name, msgspec.json.encode(report).decode())
@@ -120,14 +120,18 @@ def _seconds(options: OpTask) -> float:
     return max(options.budget * OVER_BUDGET, 60.0)
 
 
-def _report(name: str, future: Future[OpReport], stopped: Stopped) -> OpReport:
+def _report(pool: Pool, options: OpTask, name: str, future: Future[OpReport], stopped: Stopped) -> OpReport:
+    """The report of an op. If it ends its worker, it is checked again, each call in a process of its own first."""
     try:
         report = waited(future, stopped, name)
+        if isinstance(report, LostTask) and report.outcome == "crash" and report.left.phase.call:
+            careful = msgspec.structs.replace(options, op=name, careful=True)
+            report = waited(pool.submit(check_one, careful, _seconds(options)), stopped, name)
     except InputError as error:
         return OpReport(name, reason=str(error))
     if isinstance(report, LostTask):
-        stack = f" {report.left.phase}" if report.left.phase.part else ""
-        return OpReport(name, reason=f"its worker was lost ({report.outcome}): {report.reason}{stack}")
+        where = f" {report.left.phase}" if str(report.left.phase) else ""
+        return OpReport(name, reason=f"its worker ended: {report.reason}{where}")
     return report
 
 

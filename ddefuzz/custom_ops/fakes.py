@@ -18,7 +18,7 @@ from ddefuzz.custom_ops.arguments import (
     argument_text,
     fakes_of,
 )
-from ddefuzz.custom_ops.log import Log, frames_of, is_unsupported, leaves_of, line_of
+from ddefuzz.custom_ops.log import Log, frames_of, is_unsupported, is_without_formula, leaves_of, line_of
 from ddefuzz.custom_ops.model import CheckName
 from ddefuzz.custom_ops.variants import PLAIN, Variant, variants_of
 from ddefuzz.errors import InputError
@@ -36,6 +36,9 @@ CHECK_OF: Final[Mapping[str, CheckName]] = {
     "strides": "layout",
     "alias": "aliasing",
 }
+
+
+NOT_USERS: Final = ("torch/", "ddefuzz/", "typing_extensions.py")
 
 
 def check_fakes(log: Log, inputs: Inputs, seed: int) -> None:
@@ -171,7 +174,7 @@ class Symbolic(NamedTuple):
         """The line of the user's code that made a bound or an assertion."""
         made = self.recorder.constraints(lambda _text, _message: True)
         stacks = (one.python for one in made if one.text == text)
-        users = ([frame for frame in stack if not frame.file.startswith(("torch/", "ddefuzz/"))] for stack in stacks)
+        users = ([frame for frame in stack if not frame.file.startswith(NOT_USERS)] for stack in stacks)
         return tuple(stack[-1] for stack in users if stack)[:1]
 
 
@@ -268,12 +271,6 @@ def _symbolic_backward(log: Log, inputs: Inputs, base: Arguments) -> None:
             names = {str(_Raw(made).node.expr): name for name, made in fakes.symbols.items()}
             why = f"the backward raises with unbacked sizes: {_with_names(line_of(error), names)}"
             log.wrong("runs", "backward", why, base, frames=frames_of(error))
-
-
-def is_without_formula(error: BaseException) -> bool:
-    """Whether an error says that the op has no autograd formula."""
-    text = str(error)
-    return "no autograd formula" in text or "is not implemented" in text or "no grad_fn" in text
 
 
 def _compare(

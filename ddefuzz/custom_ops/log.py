@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import linecache
+import os
+import signal
 import sysconfig
 from collections import Counter
 from collections.abc import Sequence
@@ -15,12 +18,14 @@ import torch
 
 from ddefuzz.custom_ops.arguments import Arguments, Sizes, call_text, sizes_text
 from ddefuzz.custom_ops.model import CHECKS, CheckName, CheckResult, Problem
+from ddefuzz.execute import journal
 from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 from ddefuzz.instrument.frames import display_file
 from ddefuzz.internal import message_of
 
+CALL_SECONDS: Final = 20  # of a call that is tried in a process of its own
 MOST_SIZES: Final = 6  # how many sizes of one problem are kept
 _OWN: Final = str(Path(__file__).parents[1])
 _NOT_USERS: Final = (str(Path(torch.__file__).parent), _OWN, sysconfig.get_path("stdlib"), "<")
@@ -28,9 +33,11 @@ _NOT_USERS: Final = (str(Path(torch.__file__).parent), _OWN, sysconfig.get_path(
 
 @dataclass(eq=False)
 class TestedOp:
-    """An op, and what its schema says."""
+    """An op, and what its schema says. If it is `careful`, a call that ends a process is tried in another one first."""
 
     op: Any
+    careful: bool = False
+    survived: dict[str, bool] = field(default_factory=dict)
     __test__ = False
 
     @property
@@ -62,8 +69,31 @@ class TestedOp:
 
     def call(self, given: Arguments) -> Any:
         """Call the real kernel, from the same random state each time. The arguments may be written to."""
+        call = call_text(self.name, given)
+        if self.careful and call not in self.survived:
+            self.survived[call] = self._survives(given)
+        if not self.survived.get(call, True):
+            raise RuntimeError("it ends the process")
+        journal.enter("kernel", call=call)
         torch.manual_seed(0)
         return self.op(*given.args, **given.kwargs)
+
+    def _survives(self, given: Arguments) -> bool:
+        """Whether a call leaves its process alive. It is made in a copy of this process."""
+        child = os.fork()
+        if not child:
+            try:
+                faulthandler.disable()
+                signal.alarm(CALL_SECONDS)
+                self.op(*given.copied().args, **given.kwargs)
+            finally:
+                os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    @property
+    def crashes(self) -> tuple[str, ...]:
+        """The calls that end the process."""
+        return tuple(call for call, alive in self.survived.items() if not alive)
 
     def takes(self, given: Arguments) -> bool:
         """Whether the real kernel takes such arguments. They are copied."""
@@ -195,3 +225,9 @@ def is_unsupported(error: BaseException) -> bool:
     kinds = tuple(one.get() for one in torch_api.OUTPUT_ERRORS[-1:])
     text = message_of(error)
     return isinstance(error, kinds) or "no fake impl registered" in text or "There was no fake impl" in text
+
+
+def is_without_formula(error: BaseException) -> bool:
+    """Whether an error says that the op has no autograd formula."""
+    text = str(error)
+    return "no autograd formula" in text or "is not implemented" in text or "no grad_fn" in text

@@ -13,7 +13,18 @@ from ddefuzz.instrument.events import Frame
 SCHEMA: Final = "ddefuzz.op/1"
 
 CheckName: TypeAlias = Literal[
-    "runs", "accepts", "structure", "sizes", "layout", "dtype", "aliasing", "mutation", "gradient", "vmap", "out"
+    "runs",
+    "accepts",
+    "structure",
+    "sizes",
+    "layout",
+    "dtype",
+    "aliasing",
+    "mutation",
+    "values",
+    "gradient",
+    "vmap",
+    "out",
 ]
 
 CHECKS: Final[Mapping[CheckName, str]] = MappingProxyType(
@@ -26,6 +37,7 @@ CHECKS: Final[Mapping[CheckName, str]] = MappingProxyType(
         "dtype": "the fake result has the dtype and the device of the real one",
         "aliasing": "results share memory with arguments, and with each other, only as the schema says",
         "mutation": "the real kernel changes the arguments that the schema says, and no others",
+        "values": "the real kernel returns the same values in every layout of its arguments",
         "gradient": "the autograd formula computes the derivative of the real kernel (finite differences)",
         "vmap": "the vmap rule computes what calls one after the other compute",
         "out": "the out= overload writes what the functional overload returns, and returns it",
@@ -73,7 +85,7 @@ class OpReport(msgspec.Struct, frozen=True):
     """What is known of an op. `reason` says why it was not judged. `kernel` is the file and name of its fake kernel.
 
     `inputs` say what the sizes are that were changed, for each example. `refused` counts the calls that the real kernel
-    refused.
+    refused. `crashes` are the calls that ended the process.
     """
 
     op: str
@@ -85,6 +97,7 @@ class OpReport(msgspec.Struct, frozen=True):
     refused: int = 0
     cpu_seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    crashes: tuple[str, ...] = ()
     reason: str = ""
 
     @property
@@ -143,3 +156,6 @@ class OpTask(msgspec.Struct, frozen=True):
     without: tuple[CheckName, ...] = ()
     budget: float = 30.0
     seed: int = 0
+
+    careful: bool = False
+    """Whether each call of the real kernel is tried in a process of its own first, because one has ended a worker."""

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from math import isfinite
 from typing import Any, Final, NamedTuple
 
 import torch
 
 from ddefuzz.custom_ops.arguments import Arguments, Inputs, Sizes, argument_text
-from ddefuzz.custom_ops.fakes import is_without_formula
+from ddefuzz.custom_ops.gradient import check_gradient
 from ddefuzz.custom_ops.log import Log, frames_of, is_equal, leaves_of, line_of
 from ddefuzz.custom_ops.out_overloads import check_out
-from ddefuzz.custom_ops.variants import PLAIN, variants_of
+from ddefuzz.custom_ops.variants import LAYOUTS, PLAIN, variants_of
 from ddefuzz.execute.metas import shares_memory
 from ddefuzz.instrument import torch_api
 
 BATCH: Final = 3  # calls that a vmap rule is compared with
-
-POINTS: Final[tuple[Callable[[torch.Tensor], torch.Tensor], ...]] = (
-    lambda one: one,
-    lambda one: -one,
-    lambda one: one * 0.5 + 0.3,
-)
-"""Where derivatives are compared: at the example's values, and at others."""
 
 
 def check_real(log: Log, inputs: Inputs, seed: int) -> None:
@@ -44,10 +34,12 @@ def check_real(log: Log, inputs: Inputs, seed: int) -> None:
             continue
         _check_memory(log, given, sizes)
         if is_random:
-            for name in ("gradient", "vmap", "out"):
+            for name in ("values", "gradient", "vmap", "out"):
                 log.skipped[name] = "the op is random"
+        elif variant.layout != LAYOUTS[0]:
+            _check_values(log, inputs, given)
         elif variant is PLAIN or variant.option is not None:
-            _check_gradient(log, given, sizes)
+            check_gradient(log, given, sizes)
             _check_vmap(log, given, sizes)
             check_out(log, given, sizes)
 
@@ -78,6 +70,25 @@ def _state(tensor: torch.Tensor) -> _State:
 
 def _is_same(before: _State, after: _State) -> bool:
     return torch.equal(before.memory, after.memory) and before[1:] == after[1:]
+
+
+def _check_values(log: Log, inputs: Inputs, given: Arguments) -> None:
+    """Whether arguments in another layout give the same values."""
+    plain = inputs.at(inputs.example)
+    if plain is None:
+        return
+    log.tried["values"] += 1
+    with torch.no_grad():
+        expected, results = (leaves_of(log.op.call(one.copied())) for one in (plain, given))
+    for place, (value, wanted) in enumerate(zip(results, expected, strict=False)):
+        if not is_equal(value, wanted, _tolerance(wanted)):
+            name = f"result[{place}]" if len(expected) > 1 else "result"
+            log.wrong("values", name, f"{name} differs from that of arguments as given", given, inputs.example)
+
+
+def _tolerance(value: Any) -> float:
+    is_short = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype.itemsize < 4
+    return 2e-2 if is_short else 1e-4
 
 
 def _check_memory(log: Log, given: Arguments, sizes: Sizes) -> None:
@@ -131,138 +142,6 @@ def _check_aliases(
         for other, another, others in parts[:at]:
             if not sets & others and shares_memory(tensor, [another]):
                 log.wrong("aliasing", name, f"{name} shares memory with {other}", given, sizes)
-
-
-class _Point(NamedTuple):
-    """The op as a function of its floats, with random weights for what it returns. `rough` is that of float32."""
-
-    call: Callable[[list[torch.Tensor]], list[torch.Tensor]]
-    leaves: list[torch.Tensor]
-    names: list[str]
-    is_rough: bool
-
-
-def _check_gradient(log: Log, given: Arguments, sizes: Sizes) -> None:
-    """Derivatives along random directions, one argument at a time, against finite differences."""
-    if not log.wants("gradient"):
-        return
-    if log.op.schema.is_mutable:
-        log.skipped["gradient"] = "the op writes to its arguments"
-        return
-    if not any(tensor.is_floating_point() for tensor in given.tensors):
-        log.skipped["gradient"] = "no argument is a float tensor"
-        return
-    for number, move in enumerate(POINTS):
-        point = _point(log, given, move)
-        if point is None:
-            continue
-        gradients = _gradients(log, given, sizes, point)
-        if gradients is None:
-            return
-        for place, gradient in enumerate(gradients):
-            _compare_derivative(log, given, sizes, point, place, gradient, number)
-
-
-def _point(log: Log, given: Arguments, move: Callable[[torch.Tensor], torch.Tensor]) -> _Point | None:
-    """The op at other values, in float64 if its real kernel takes and returns that."""
-    names = [
-        name
-        for name, leaf in zip(given.named(log.op.parameters), given.leaves, strict=True)
-        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
-    ]
-    for dtype in (torch.float64, torch.float32):
-        made = given.with_tensors(partial(_moved, dtype, move))
-        if not log.op.takes(made):
-            continue
-        leaves = [tensor for tensor in made.tensors if tensor.is_floating_point()]
-
-        def call(floats: list[torch.Tensor], made: Arguments = made) -> list[torch.Tensor]:
-            left = iter(floats)
-            full = made.with_tensors(lambda one: next(left) if one.is_floating_point() else one.clone())
-            parts = leaves_of(log.op.call(full))
-            return [one for one in parts if isinstance(one, torch.Tensor) and one.is_floating_point()]
-
-        with torch.no_grad():
-            returned = call([leaf.clone() for leaf in leaves])
-        if dtype == torch.float64 and any(one.dtype != torch.float64 for one in returned):
-            continue
-        if all(bool(torch.isfinite(one).all()) for one in returned):
-            return _Point(call, leaves, names, dtype != torch.float64)
-    return None
-
-
-def _moved(dtype: torch.dtype, move: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
-    return move(tensor.detach().to(dtype)).clone() if tensor.is_floating_point() else tensor.clone()
-
-
-def _gradients(log: Log, given: Arguments, sizes: Sizes, point: _Point) -> tuple[torch.Tensor | None, ...] | None:
-    """The gradients that autograd computes. None if there is no formula, or it fails; that is noted."""
-    leaves = [leaf.clone().requires_grad_() for leaf in point.leaves]
-    try:
-        parts = [one for one in point.call(leaves) if one.requires_grad]
-        if not parts:
-            log.skipped["gradient"] = "results do not require a gradient: the op has no autograd formula"
-            return None
-        log.tried["gradient"] += 1
-        total: Any = sum(_weighted(part, place) for place, part in enumerate(parts))
-        gradients: tuple[torch.Tensor | None, ...] = torch.autograd.grad(total, leaves, allow_unused=True)
-    except Exception as error:  # noqa: BLE001 of the formula
-        if is_without_formula(error):
-            log.skipped["gradient"] = "the op has no autograd formula"
-            log.tried["gradient"] = 0
-        else:
-            log.wrong("gradient", "", f"the backward raises {line_of(error)}", given, sizes, frames=frames_of(error))
-        return None
-    return gradients
-
-
-def _weighted(part: torch.Tensor, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    weights = torch.randn(part.shape, generator=generator, dtype=torch.float64)
-    return (part.to(torch.float64) * weights).sum()
-
-
-def _compare_derivative(
-    log: Log,
-    given: Arguments,
-    sizes: Sizes,
-    point: _Point,
-    place: int,
-    gradient: torch.Tensor | None,
-    number: int,
-) -> None:
-    leaf, name = point.leaves[place], point.names[place]
-    if gradient is not None and gradient.shape != leaf.shape:
-        why = f"the gradient of {name} has the shape {tuple(gradient.shape)}, {name} has {tuple(leaf.shape)}"
-        log.wrong("gradient", name, why, given, sizes)
-        return
-    if not leaf.numel():
-        return
-    generator = torch.Generator().manual_seed(number)
-    direction = torch.randn(leaf.shape, generator=generator, dtype=torch.float64).to(leaf.dtype)
-    step = 1e-3 if point.is_rough else 1e-6
-    with torch.no_grad():
-        values = [_total(point, place, leaf + shift * step * direction) for shift in (-1, 0, 1)]
-    (left, _), (middle, size), (right, _) = values
-    numeric, before, after = (right - left) / (2 * step), (middle - left) / step, (right - middle) / step
-    noise = 50 * size * torch.finfo(leaf.dtype).eps / step
-    tolerance = 1e-2 if point.is_rough else 1e-4
-    is_kink = abs(after - before) > 10 * tolerance * (abs(after) + abs(before)) + noise
-    if is_kink or not isfinite(numeric):
-        return
-    exact = 0.0 if gradient is None else float((gradient.double() * direction.double()).sum())
-    if abs(exact - numeric) > tolerance * (abs(exact) + abs(numeric)) + noise:
-        says = "says that the result does not depend on it" if gradient is None else f"gives {exact:.4g}"
-        why = f"along a random direction of {name}, autograd {says}; finite differences give {numeric:.4g}"
-        log.wrong("gradient", name, why, given, sizes)
-
-
-def _total(point: _Point, place: int, moved: torch.Tensor) -> tuple[float, float]:
-    """The weighted sum of what is returned, and the size of its terms."""
-    floats = [moved if at == place else leaf.clone() for at, leaf in enumerate(point.leaves)]
-    parts = point.call(floats)
-    total = sum(float(_weighted(part, at)) for at, part in enumerate(parts))
-    return total, sum(float(part.abs().sum()) for part in parts)
 
 
 def _check_vmap(log: Log, given: Arguments, sizes: Sizes) -> None:

@@ -48,6 +48,7 @@ def _op_view(report: OpReport, *, is_alone: bool) -> Iterator[Block]:
             ("fake kernel", Span(report.kernel, code=True)),
             ("arguments", "\n".join(report.inputs)),
             ("real calls", _calls(report)),
+            ("ends the process", "\n".join(report.crashes)),
             ("notes", "\n".join(report.notes)),
             ("not tried", "" if is_alone else "\n".join(_skipped(report))),
         )

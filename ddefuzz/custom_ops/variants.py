@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -14,14 +15,20 @@ LAYOUTS: Final = ("as given", "transposed", "channels_last", "sliced")
 
 OTHER_DTYPES: Final = {
     torch.float32: (torch.float64, torch.bfloat16, torch.float16, torch.int64),
+    torch.float64: (torch.float32, torch.float16),
+    torch.float16: (torch.float32,),
+    torch.bfloat16: (torch.float32,),
+    torch.uint8: (torch.float32, torch.int64),
     torch.int64: (torch.int32,),
+    torch.int32: (torch.int64,),
     torch.complex64: (torch.complex128,),
 }
 
 ALONE: Final = (torch.float32, (torch.float64, torch.float16))
 """The dtypes that one of several tensors gets alone."""
 
-MOST_ALONE: Final = 3  # tensors that get another layout or dtype alone
+MOST_ALONE: Final = 3  # tensors that get another layout, dtype or a dim of size 1 alone
+MOST_DIMS: Final = 4  # dims of one of them
 
 VALUES: Final[Mapping[str, Callable[[torch.Tensor], torch.Tensor]]] = MappingProxyType(
     {"zeros": torch.zeros_like, "ones": torch.ones_like, "negated": torch.neg}
@@ -30,9 +37,9 @@ VALUES: Final[Mapping[str, Callable[[torch.Tensor], torch.Tensor]]] = MappingPro
 
 
 class Variant(NamedTuple):
-    """Arguments that differ from the example. `only` is the number of the one tensor that has another layout or dtype.
-
-    `option` is the name of a parameter that is no tensor, and another value of it.
+    """Arguments that differ from the example. `only` is the number of the one tensor that has another layout or dtype,
+    or whose dim `narrow` has the size 1. `option` is the name of a parameter that is no tensor, and another value of
+    it; `place` is its number if it is given by position.
     """
 
     layout: str = LAYOUTS[0]
@@ -41,6 +48,7 @@ class Variant(NamedTuple):
     values: str = ""
     option: tuple[str, Any] | None = None
     place: int | None = None
+    narrow: int | None = None
 
     def of(self, given: Arguments | None) -> Arguments | None:
         """The arguments changed in this way, real or fake ones. None if there is nothing to change."""
@@ -51,6 +59,9 @@ class Variant(NamedTuple):
         if self.dtypes is not None:
             old, new = self.dtypes
             return _with_tensors(given, self.only, lambda one: _to(one, new) if one.dtype == old else None)
+        if self.narrow is not None:
+            dim = self.narrow
+            return _with_tensors(given, self.only, lambda one: _narrowed(one, dim))
         if self.values:
             return _with_tensors(given, None, lambda one: _with_values(one, VALUES[self.values]))
         if self.layout != LAYOUTS[0]:
@@ -74,6 +85,8 @@ def variants_of(inputs: Inputs, base: Arguments, schema: Any) -> Iterator[Varian
         yield from (Variant(dtypes=(old, new)) for new in others)
     yield from (Variant(only=only, dtypes=(ALONE[0], new)) for only in alone for new in ALONE[1])
     yield from (Variant(values=name) for name in VALUES)
+    for only in alone:
+        yield from (Variant(only=only, narrow=dim) for dim in range(min(base.tensors[only].dim(), MOST_DIMS)))
 
 
 def options_of(inputs: Inputs, base: Arguments, schema: Any) -> Iterator[Variant]:
@@ -84,16 +97,17 @@ def options_of(inputs: Inputs, base: Arguments, schema: Any) -> Iterator[Variant
         is_given = place < len(base.args)
         value = base.args[place] if is_given else base.kwargs.get(parameter.name, parameter.default_value)
         if parameter.name not in of_sizes:
-            for other in _others(str(parameter.real_type), value):
+            for other in _others(parameter.name, str(parameter.real_type), value):
                 yield Variant(option=(parameter.name, other), place=place if is_given else None)
 
 
-def _others(kind: str, value: Any) -> tuple[Any, ...]:
-    """Other values of a parameter."""
+def _others(name: str, kind: str, value: Any) -> tuple[Any, ...]:
+    """Other values of a parameter. Only a dim may be negative."""
     if isinstance(value, bool):
         return (not value,)
     if isinstance(value, int) and "int" in kind.lower():
-        return tuple(other for other in (0, 1, -1, value + 1) if other != value)
+        others = (0, 1, -1, value + 1) if re.search("dim|axis", name) else (0, 1, value + 1)
+        return tuple(other for other in others if other != value)
     if isinstance(value, float):
         return tuple(other for other in (0.0, 1.0, 2.0) if other != value)
     return ()
@@ -103,6 +117,18 @@ def _with_option(given: Arguments, name: str, value: Any, place: int | None) -> 
     if place is None:
         return Arguments(given.args, {**given.kwargs, name: value})
     return Arguments((*given.args[:place], value, *given.args[place + 1 :]), given.kwargs)
+
+
+def _narrowed(tensor: torch.Tensor, dim: int) -> torch.Tensor | None:
+    """The first entry of a dim, contiguous, for an op that broadcasts. Of an unbacked size nothing is asserted."""
+    if dim >= tensor.dim():
+        return None
+    if any(isinstance(size, torch.SymInt) for size in tensor.shape):
+        return tensor.new_empty([1 if at == dim else size for at, size in enumerate(tensor.shape)])
+    if not tensor.shape[dim]:
+        return None
+    made = torch.empty([1 if at == dim else size for at, size in enumerate(tensor.shape)], dtype=tensor.dtype)
+    return made.copy_(tensor.detach().narrow(dim, 0, 1))
 
 
 def _to(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

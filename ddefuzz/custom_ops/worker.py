@@ -75,7 +75,7 @@ def checked(op: Any, examples: Sequence[object], task: OpTask) -> OpReport:
     """Check an overload. Without examples, arguments are drawn from its schema. Not judged if none fit."""
     outs = out_arguments(op)
     functional = functional_of(op) if outs else None
-    tested = TestedOp(op if functional is None else functional)
+    tested = TestedOp(op if functional is None else functional, task.careful)
     log = Log(tested, task.budget, task.without, only_out="" if functional is None else op.name())
     inputs: list[str] = []
     reason = ""
@@ -101,6 +101,7 @@ def checked(op: Any, examples: Sequence[object], task: OpTask) -> OpReport:
         log.refused,
         round(log.spent, 2),
         tuple(log.notes),
+        tested.crashes,
         reason,
     )
 

@@ -19,30 +19,34 @@ import msgspec
 from ddefuzz.execute.channel import out_of_reach
 from ddefuzz.program.sizes import CallSize
 
-Part: TypeAlias = Literal["capture", "eager", "captured", "reading"]
+Part: TypeAlias = Literal["capture", "eager", "captured", "reading", "kernel"]
 """
 capture   the capture, or the whole run in a stage that captures nothing
 eager     a call of eager, with which the captured program is compared
 captured  a call of the captured program
 reading   ddefuzz reads the captured program (its assertions, or its nodes one by one), or compares results
+kernel    a call of the real kernel of an op that is checked
 """
 
 
 class Phase(msgspec.Struct, frozen=True):
     """A part of a run. `size` is that of a call. `gradient` says that its gradient is computed.
 
-    `eager` are the CPU seconds that eager took for the same call, if it is one of a captured program.
+    `eager` are the CPU seconds that eager took for the same call, if it is one of a captured program. `call` is that of
+    a kernel, as text.
     """
 
     part: Part = "capture"
     size: CallSize | None = None
     gradient: bool = False
     eager: float = 0.0
+    call: str = ""
 
     def __str__(self) -> str:
         text = {
             "eager": f"in eager at size {self.size}",
             "captured": f"in the captured program at size {self.size}",
+            "kernel": f"in or after the call {self.call}",
             "reading": "while ddefuzz read what was captured or returned",
         }.get(self.part, "")
         return f"{text}, in the gradient" if self.gradient else text
@@ -88,10 +92,12 @@ def kept_in(path: Path | None) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def enter(part: Part, size: CallSize | None = None, *, gradient: bool = False, eager: float = 0.0) -> None:
+def enter(
+    part: Part, size: CallSize | None = None, *, gradient: bool = False, eager: float = 0.0, call: str = ""
+) -> None:
     """Begin a part of a run. Outside a task nothing is written."""
     if _open:
-        os.write(_open[-1], msgspec.json.encode(Phase(part, size, gradient, eager)) + b"\n")
+        os.write(_open[-1], msgspec.json.encode(Phase(part, size, gradient, eager, call)) + b"\n")
 
 
 def left_by(path: Path) -> TaskTrace:
