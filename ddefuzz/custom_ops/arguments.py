@@ -96,7 +96,8 @@ class Linear(NamedTuple):
 @dataclass(frozen=True)
 class Inputs:
     """One example at any sizes. `dims` are the sizes of each leaf that is a tensor, `numbers` the leaves that are ints
-    and depend on sizes; both by the number of the leaf. A dim that is None depends on sizes in another way.
+    and depend on sizes; both by the number of the leaf. A dim that is None depends on sizes in another way. `apart` are
+    two sizes that may have to agree, although the real kernel does not ask for it.
     """
 
     title: str
@@ -105,6 +106,7 @@ class Inputs:
     dims: dict[int, list[Linear | None]]
     numbers: dict[int, Linear] = field(default_factory=dict)
     static: tuple[str, ...] = ()
+    apart: tuple[str, str] | None = None
 
     @property
     def symbols(self) -> list[str]:
@@ -306,7 +308,16 @@ def _of_arguments(
         for place, shape in shapes.items()
     }
     example = {name: shapes[group[0][0]][group[0][1]] for name, group in symbols.items()}
-    return Inputs(where, example, make, forms)
+    return Inputs(where, example, make, forms, apart=_apart(symbols, example))
+
+
+def _apart(symbols: Mapping[str, list[_Dim]], example: Sizes) -> tuple[str, str] | None:
+    """Two sizes of different tensors that are equal in the example, and are changed one at a time."""
+    for name, group in symbols.items():
+        for other, another in symbols.items():
+            if name < other and example[name] == example[other] > 1 and group[0][0] != another[0][0]:
+                return name, other
+    return None
 
 
 def _steps(size: int) -> list[tuple[int, int]]:
@@ -323,7 +334,10 @@ def _by_position(group: list[_Dim], shapes: Mapping[int, tuple[int, ...]]) -> It
 
 
 def _resized(given: Arguments, sizes: Mapping[_Dim, int]) -> Arguments:
-    """The arguments with other sizes. Values are repeated, so that they stay what they are: indices, boxes, masks."""
+    """The arguments with other sizes. Values are repeated, so that they stay what they are: indices, boxes, masks.
+
+    Of sorted integers only the last is repeated: they may be offsets.
+    """
 
     def change(place: int, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
@@ -332,7 +346,9 @@ def _resized(given: Arguments, sizes: Mapping[_Dim, int]) -> Arguments:
         for dim in range(leaf.dim()):
             size = sizes.get((place, dim), leaf.shape[dim])
             if size != leaf.shape[dim]:
-                index = torch.arange(size) % max(leaf.shape[dim], 1)
+                numbers = torch.arange(size)
+                last = leaf.shape[dim] - 1
+                index = numbers.clamp(max=last) if _is_sorted(made, dim) else numbers % max(leaf.shape[dim], 1)
                 empty = made.new_zeros([*made.shape[:dim], size, *made.shape[dim + 1 :]])
                 made = made.index_select(dim, index) if leaf.shape[dim] else empty
         same = made.shape == leaf.shape
@@ -340,6 +356,14 @@ def _resized(given: Arguments, sizes: Mapping[_Dim, int]) -> Arguments:
         return laid.detach().requires_grad_(leaf.requires_grad)
 
     return given.changed(change)
+
+
+def _is_sorted(tensor: torch.Tensor, dim: int) -> bool:
+    """Whether it has integers that do not decrease along a dim, from 0 on: offsets."""
+    is_whole = not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool
+    if not is_whole or tensor.shape[dim] < 2 or not tensor.numel():
+        return False
+    return not bool(tensor.select(dim, 0).any()) and bool((tensor.diff(dim=dim) >= 0).all())
 
 
 def order_of(tensor: torch.Tensor) -> list[int]:

@@ -18,7 +18,15 @@ from ddefuzz.custom_ops.arguments import (
     argument_text,
     fakes_of,
 )
-from ddefuzz.custom_ops.log import Log, frames_of, is_unsupported, is_without_formula, leaves_of, line_of
+from ddefuzz.custom_ops.log import (
+    Log,
+    frames_of,
+    is_common_float,
+    is_unsupported,
+    is_without_formula,
+    leaves_of,
+    line_of,
+)
 from ddefuzz.custom_ops.model import CheckName
 from ddefuzz.custom_ops.variants import PLAIN, Variant, variants_of
 from ddefuzz.errors import InputError
@@ -56,6 +64,9 @@ def check_fakes(log: Log, inputs: Inputs, seed: int) -> None:
 
 def _check_variant(log: Log, inputs: Inputs, variant: Variant, base: Arguments, seed: int) -> None:
     plain = variant is PLAIN
+    if not variant.is_layout and _refuses(log, base):
+        log.notes[f"the fake kernel refuses {variant}, the real kernel does not"] = None
+        return
     symbolic = _symbolic(log, inputs, variant, base) if inputs.symbols or not plain else None
     if plain and base.tensors:
         _symbolic_backward(log, inputs, base)
@@ -73,6 +84,16 @@ def _check_variant(log: Log, inputs: Inputs, variant: Variant, base: Arguments, 
         is_fixed = all(sizes[name] == inputs.example[name] for name in inputs.static)
         if symbolic is not None and is_fixed:
             symbolic.check(log, inputs, given, sizes, result, made_of)
+
+
+def _refuses(log: Log, given: Arguments) -> bool:
+    """Whether the fake kernel raises with ordinary sizes, and not because data decides a size."""
+    mode = torch_api.bound(torch_api.FAKE_MODE)()
+    try:
+        _fake_call(log, given.copied().with_tensors(mode.from_tensor), mode)
+    except Exception as error:  # noqa: BLE001 of the fake kernel
+        return not _is_data(error) and not is_unsupported(error)
+    return False
 
 
 def _real(log: Log, given: Arguments) -> tuple[Any, Arguments] | None:
@@ -245,13 +266,15 @@ def _is_symint(kind: Any) -> bool:
 
 def _symbolic_backward(log: Log, inputs: Inputs, base: Arguments) -> None:
     """Run the backward on fake tensors with unbacked sizes."""
-    floats = [tensor for tensor in base.tensors if tensor.is_floating_point()]
+    floats = [tensor for tensor in base.tensors if is_common_float(tensor)]
     if not log.wants("gradient") or not floats or not inputs.symbols or log.op.schema.is_mutable:
+        return
+    if not log.op.has_autograd:
         return
     fakes = _fakes(log, inputs, PLAIN, base)
     if fakes is None:
         return
-    given = fakes.arguments.with_tensors(lambda one: one.requires_grad_() if one.is_floating_point() else one)
+    given = fakes.arguments.with_tensors(lambda one: one.requires_grad_() if is_common_float(one) else one)
     try:
         with fakes.mode, torch_api.bound(torch_api.PYTHON_DISPATCHER)():
             result = log.op.op(*given.args, **given.kwargs)
@@ -306,7 +329,7 @@ def _compare(
 
 
 def _words(what: str, how: str) -> str:
-    return f"the fake kernel says {how.replace(', the value', ', the real result')}" if what != "structure" else how
+    return f"the fake kernel says {how.replace(', the value', ', the real result')}"
 
 
 def _parts(claim: Any, value: Any, place: str) -> Iterator[tuple[str, Any, Any]]:

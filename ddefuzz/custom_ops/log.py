@@ -26,6 +26,7 @@ from ddefuzz.instrument.frames import display_file
 from ddefuzz.internal import message_of
 
 CALL_SECONDS: Final = 20  # of a call that is tried in a process of its own
+COMMON_FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 MOST_SIZES: Final = 6  # how many sizes of one problem are kept
 _OWN: Final = str(Path(__file__).parents[1])
 _NOT_USERS: Final = (str(Path(torch.__file__).parent), _OWN, sysconfig.get_path("stdlib"), "<")
@@ -60,6 +61,14 @@ class TestedOp:
         """Whether it consists of other ops: these are captured, and their schemas count."""
         key = torch_api.DISPATCH_KEY.get().CompositeImplicitAutograd
         return bool(self.op.has_kernel_for_dispatch_key(key))
+
+    @property
+    def has_autograd(self) -> bool:
+        """Whether it has an autograd formula, or consists of ops that have."""
+        keys = torch_api.DISPATCH_KEY.get()
+        return self.is_composite or any(
+            self.op.has_kernel_for_dispatch_key(key) for key in (keys.Autograd, keys.AutogradCPU)
+        )
 
     def parameter_of(self, given: Arguments) -> list[Any]:
         """The parameter that each leaf belongs to."""
@@ -191,10 +200,15 @@ def is_equal(value: Any, expected: Any, tolerance: float = 0.0) -> bool:
             return False
         if value.is_quantized or value.layout != torch.strided or not value.numel():
             return True
-        if value.dtype.itemsize == 1 and value.is_floating_point():
-            value, expected = value.float(), expected.float()  # allclose has no kernel for float8
+        if value.is_floating_point():
+            value, expected = value.double(), expected.double()  # allclose has no kernel for float8
         return torch.allclose(value, expected, tolerance, tolerance, equal_nan=True)
     return bool(value == expected) or value is expected
+
+
+def is_common_float(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is of a float dtype that has all arithmetic."""
+    return tensor.dtype in COMMON_FLOATS
 
 
 def line_of(error: BaseException) -> str:

@@ -77,6 +77,10 @@ def _call(
     torch.manual_seed(0)
     try:
         returned = [one for one in leaves_of(op(*copy.args, **copy.kwargs, **written)) if isinstance(one, torch.Tensor)]
+    except NotImplementedError:
+        log.tried["out"] -= 1
+        log.notes[f"{name} has no kernel here"] = None
+        return False
     except Exception as error:  # noqa: BLE001 of the overload
         shown = ", ".join(f"{out} = {text}" for out, (text, _) in before.items())
         log.wrong("out", name, f"{name} raises {line_of(error)} with {shown}", given, sizes, frames=frames_of(error))

@@ -170,6 +170,10 @@ def _compare_vmap(log: Log, given: Arguments, sizes: Sizes, places: tuple[int, .
             expected = [leaves_of(log.op.call(Arguments(tuple(row), given.kwargs).copied())) for row in rows]
     except Exception:  # noqa: BLE001 the real kernel refuses other values
         return
+    if not all(isinstance(one, torch.Tensor) for row in expected for one in row):
+        log.skipped["vmap"] = "the op returns what is no tensor"
+        log.tried["vmap"] = 0
+        return
     stacked = tuple(
         torch.stack([row[place] for row in rows], dim) if place in places else one
         for place, one in enumerate(given.args)

@@ -68,6 +68,20 @@ class Variant(NamedTuple):
             return _with_tensors(given, self.only, lambda one: laid_out(one, self.layout))
         return given
 
+    @property
+    def is_layout(self) -> bool:
+        """Whether sizes, dtypes and values are those of the example. A fake kernel has to take such arguments."""
+        return self._replace(layout=LAYOUTS[0], only=None) == PLAIN
+
+    def __str__(self) -> str:
+        if self.option is not None:
+            return f"{self.option[0]} = {self.option[1]!r}"
+        if self.dtypes is not None:
+            return " in place of ".join(str(dtype).removeprefix("torch.") for dtype in reversed(self.dtypes))
+        if self.narrow is not None:
+            return f"a tensor that has the size 1 at dim {self.narrow}"
+        return f"values that are {self.values}" if self.values else f"tensors that are {self.layout}"
+
 
 PLAIN: Final = Variant()
 """The example as it is."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import wraps
 from hashlib import sha256
@@ -79,13 +79,19 @@ def checked(op: Any, examples: Sequence[object], task: OpTask) -> OpReport:
     log = Log(tested, task.budget, task.without, only_out="" if functional is None else op.name())
     inputs: list[str] = []
     reason = ""
-    with catch_warnings():
+    with catch_warnings(), _without_fallback():
         simplefilter("ignore")
         try:
             given: Sequence[object] = examples or _drawn(log)
             for place, example in enumerate(given):
                 made = _inputs(log, example, f"example {place} of {task.op}" if examples else task.op, outs)
                 inputs.append(_shown(made))
+                if made.apart is not None:
+                    names = " and ".join(made.apart)
+                    log.notes[
+                        f"{names} are changed apart, since the real kernel takes that: if they always agree, write the "
+                        "example as a function of sizes"
+                    ] = None
                 if not log.only_out:
                     check_fakes(log, made, task.seed)
                 check_real(log, made, task.seed)
@@ -104,6 +110,18 @@ def checked(op: Any, examples: Sequence[object], task: OpTask) -> OpReport:
         tested.crashes,
         reason,
     )
+
+
+@contextmanager
+def _without_fallback() -> Iterator[None]:
+    """Results of an op without an autograd kernel require no gradient."""
+    mode = torch_api.bound(torch_api.OLD_AUTOGRAD_FALLBACK)()
+    change = torch_api.bound(torch_api.AUTOGRAD_FALLBACK)
+    change("nothing")
+    try:
+        yield
+    finally:
+        change(mode)
 
 
 def _kernel(op: Any) -> str:

@@ -300,6 +300,10 @@ LAZY_ZEROS = Api("torch:_efficientzerotensor", "makes a tensor that is zero with
 # Checking custom ops (custom_ops/).
 ALL_OPS = Api("torch._C:_dispatch_get_all_op_names", "the names of all ops, also of libraries", ())
 CUSTOM_OP = Api("torch._library.custom_ops:CustomOpDef", "what `torch.library.custom_op` returns")
+AUTOGRAD_FALLBACK, OLD_AUTOGRAD_FALLBACK = (
+    Api(f"torch._C:_{name}_autograd_fallback_mode", "what autograd does with an op that has no formula")
+    for name in ("set", "get")
+)
 DISPATCH_KEY = Api("torch._C:DispatchKey", "names the kinds of kernels that an op can have")
 CUSTOM_OVERLOAD = "_opoverload"
 """The attribute of a custom op with its overload."""
