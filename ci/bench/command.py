@@ -191,6 +191,19 @@ BENCHMARKS = {
         "keys:run",
         (option("--rounds", 300, "Number of rounds."), option("--repeats", 50, "Number of launches in a round.")),
     ),
+    "ops": Benchmark(
+        """Compare what `ddefuzz check-op` and `torch.library.opcheck` find wrong with the same custom ops.
+
+        FILE is a module with a dict EXAMPLES, as `check-op` takes it. corpora/custom_ops/wrong.py has ops with one
+        planted defect each, which its dict DEFECTS names; all ops of corpora/custom_ops/right.py are right.
+        """,
+        "custom_ops:run",
+        (
+            click.argument("file", metavar="FILE"),
+            JOBS_OPTION,
+            option("--seconds", 20, "CPU seconds of an op for check-op at most."),
+        ),
+    ),
     "load": Benchmark(
         """Measure a database with many sightings: record, list, show, decide, merge, answer pages of `serve`.
 

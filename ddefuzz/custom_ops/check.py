@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -21,7 +22,6 @@ START_SECONDS: Final = 120.0
 
 OVER_BUDGET: Final = 4.0
 """How many times its budget an op may take before its worker is ended: one call may take long."""
-
 
 KEY_DIGITS: Final = 16
 
@@ -72,23 +72,25 @@ def check_ops(
         raise InputError(f"the import of the libraries ends in {listed.outcome}: {listed.reason}")
     key = _key(options, torch, listed.files)
     known = {} if store is None or store.fresh else store.database.swept(key, OpReport)
-    futures: dict[str, Future[OpReport]] = {
-        name: pool.submit(check_one, msgspec.structs.replace(options, op=name), _seconds(options))
-        for name in listed.names
-        if name not in known
-    }
-    reports: list[OpReport] = []
+    reports = {name: known[name] for name in listed.names if name in known}
+    tasks = [msgspec.structs.replace(options, op=name) for name in listed.names if name not in known]
+    left = deque((task, pool.submit(check_one, task, _seconds(options))) for task in tasks)
+    interrupted = False
     try:
-        for name in listed.names:
-            report = known[name] if name in known else _report(pool, options, name, futures[name], stopped)
-            reports.append(report)
-            if store is not None and name not in known and not report.reason:
-                store.database.save_swept(key, name, msgspec.json.encode(report).decode())
-            before = " (from before)" if name in known else ""
-            tell(f"{len(reports)} of {len(listed.names)} ops: {name} {verdict(report)}{before}")
+        while left:
+            task, future = left.popleft()
+            report = _report(task, future, stopped)
+            if report is None:
+                careful = msgspec.structs.replace(task, careful=True)
+                left.append((careful, pool.submit(check_one, careful, _seconds(options))))
+                continue
+            reports[task.op] = report
+            if store is not None and not report.reason:
+                store.database.save_swept(key, task.op, msgspec.json.encode(report).decode())
+            tell(f"{len(reports)} of {len(listed.names)} ops: {task.op} {verdict(report)}")
     except KeyboardInterrupt:
-        return OpsReport(torch, tuple(reports), interrupted=True)
-    return OpsReport(torch, tuple(reports))
+        interrupted = True
+    return OpsReport(torch, tuple(reports[name] for name in listed.names if name in reports), interrupted)
 
 
 def _key(options: OpTask, torch: str, files: str) -> str:
@@ -120,19 +122,18 @@ def _seconds(options: OpTask) -> float:
     return max(options.budget * OVER_BUDGET, 60.0)
 
 
-def _report(pool: Pool, options: OpTask, name: str, future: Future[OpReport], stopped: Stopped) -> OpReport:
-    """The report of an op. If it ends its worker, it is checked again, each call in a process of its own first."""
+def _report(task: OpTask, future: Future[OpReport], stopped: Stopped) -> OpReport | None:
+    """The report of an op. None if the real kernel ended the worker, and the op is to be checked carefully."""
     try:
-        report = waited(future, stopped, name)
-        if isinstance(report, LostTask) and report.outcome == "crash" and report.left.phase.call:
-            careful = msgspec.structs.replace(options, op=name, careful=True)
-            report = waited(pool.submit(check_one, careful, _seconds(options)), stopped, name)
+        report = waited(future, stopped, task.op)
     except InputError as error:
-        return OpReport(name, reason=str(error))
-    if isinstance(report, LostTask):
-        where = f" {report.left.phase}" if str(report.left.phase) else ""
-        return OpReport(name, reason=f"its worker ended: {report.reason}{where}")
-    return report
+        return OpReport(task.op, reason=str(error))
+    if not isinstance(report, LostTask):
+        return report
+    if report.outcome == "crash" and report.left.phase.call and not task.careful:
+        return None
+    where = f" {report.left.phase}" if str(report.left.phase) else ""
+    return OpReport(task.op, reason=f"its worker ended: {report.reason}{where}")
 
 
 def verdict(report: OpReport) -> str:
