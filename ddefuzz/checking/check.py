@@ -47,6 +47,7 @@ from ddefuzz.execute.scratch import check_folders
 from ddefuzz.execute.worker import late
 from ddefuzz.files import is_file, is_there
 from ddefuzz.findings.textform import default_folder, known_findings
+from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Answer
 from ddefuzz.internal import guarded
 from ddefuzz.oracles.capture import KINDS, classify, judge
@@ -447,14 +448,17 @@ def check_live(
 
 @contextmanager
 def state_kept() -> Iterator[None]:
-    """Random states and the path of modules are what they were."""
+    """Random states and the path of modules are what they were. Torch's trace, which pytest would print, is off."""
     torch, numpy = late("torch"), sys.modules.get("numpy")
+    trace = torch_api.TRACE_LOG.get()
+    was_disabled, trace.disabled = trace.disabled, True
     path, state = list(sys.path), random.getstate()
     state_of_numpy = numpy.random.get_state() if numpy is not None else None
     try:
         with torch.random.fork_rng(devices=[]):
             yield
     finally:
+        trace.disabled = was_disabled
         sys.path[:] = path
         random.setstate(state)
         if numpy is not None and state_of_numpy is not None:

@@ -16,6 +16,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, LostTask, Pool, Stopped, waited
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.database import Database
+from ddefuzz.show.blocks import counted
 
 START_SECONDS: Final = 120.0
 """How long the imports of the libraries may take."""
@@ -142,4 +143,7 @@ def verdict(report: OpReport) -> str:
         return "not judged"
     names = dict.fromkeys(problem.check for problem in report.failing)
     accepted = len(report.problems) - len(report.failing)
-    return (f"wrong: {', '.join(names)}" if names else "ok") + (f" ({accepted} accepted)" if accepted else "")
+    parts = [f"{accepted} accepted"] if accepted else []
+    if report.crashes:
+        parts.append(f"the process ends in {counted(len(report.crashes), 'call')}")
+    return (f"wrong: {', '.join(names)}" if names else "ok") + (f" ({', '.join(parts)})" if parts else "")
