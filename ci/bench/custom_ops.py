@@ -90,10 +90,10 @@ def run(session: Session, *, file: str, jobs: int, seconds: int) -> Result:
             pool.submit(opcheck_one, OpcheckTask(source, one.op, has_formula(one)), SECONDS) for one in report.ops
         ]
         compared = []
-        for one, future in zip(report.ops, futures, strict=True):
+        for op, future in zip(report.ops, futures, strict=True):
             answer = session.answer(future)
             result = OpcheckResult(reason=answer.reason) if isinstance(answer, LostTask) else answer
-            compared.append(ComparedOp(one, result))
+            compared.append(ComparedOp(op, result))
             session.live.update(f"opcheck: {len(compared)} of {len(futures)} ops")
     made = OpsResult(installed, tuple(compared))
     return Result(made, view(made))

@@ -325,7 +325,8 @@ def _compare(
                 continue
             only = "with unbacked sizes, " if known else ""
             shown = _fake_text(expected, known)
-            log.wrong(check, place, only + why, given, sizes, fake=shown, real=argument_text(value), frames=frames)
+            of_guards = frames if check in ("structure", "sizes", "layout") else ()
+            log.wrong(check, place, only + why, given, sizes, fake=shown, real=argument_text(value), frames=of_guards)
 
 
 def _words(what: str, how: str) -> str:

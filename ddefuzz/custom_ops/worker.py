@@ -14,6 +14,7 @@ from warnings import catch_warnings, simplefilter
 
 import torch
 
+import ddefuzz
 from ddefuzz.custom_ops.arguments import Arguments, Inputs, argument_text, inputs_of, read_example, sizes_text
 from ddefuzz.custom_ops.fakes import check_fakes
 from ddefuzz.custom_ops.log import Log, TestedOp
@@ -52,11 +53,14 @@ def list_ops(task: ListTask) -> OpList:
 
 
 def _state_of_files() -> str:
-    """A digest of the paths, sizes and times of all libraries and modules that are loaded, but those of torch."""
-    own = str(Path(torch.__file__).parent)
+    """A digest of the paths, sizes and times of all libraries and modules that are loaded, but torch's and ddefuzz's.
+
+    A worker may have done another task before, and have more of these.
+    """
+    known = str(Path(torch.__file__).parent), str(Path(ddefuzz.__file__).parent)
     paths = {getattr(module, "__file__", None) for module in tuple(sys.modules.values())} | torch.ops.loaded_libraries
     listed = []
-    for path in sorted(str(path) for path in paths if path and not str(path).startswith(own)):
+    for path in sorted(str(path) for path in paths if path and not str(path).startswith(known)):
         with suppress(OSError):
             state = Path(path).stat()
             listed.append((path, state.st_size, state.st_mtime_ns))
@@ -126,6 +130,9 @@ def _without_fallback() -> Iterator[None]:
 
 def _kernel(op: Any) -> str:
     """Where the fake kernel is: that of `register_fake`, or a Python function of torch. Empty if it is in C++."""
+    code = getattr(getattr(torch_api.CUSTOM_OPS.get().get(op.name()), torch_api.CUSTOM_FAKE, None), "__code__", None)
+    if code is not None:
+        return f"{display_file(code.co_filename)}:{code.co_firstlineno}"
     registered = torch_api.REGISTERED.get().find(op.name()).fake_impl.kernel
     if registered is not None:
         file, _, line = str(registered.source).rpartition(":")

@@ -305,6 +305,9 @@ AUTOGRAD_FALLBACK, OLD_AUTOGRAD_FALLBACK = (
     for name in ("set", "get")
 )
 DISPATCH_KEY = Api("torch._C:DispatchKey", "names the kinds of kernels that an op can have")
+CUSTOM_OPS = Api("torch._library.custom_ops:OPDEFS", "those ops by name")
+CUSTOM_FAKE = "_abstract_fn"
+"""The attribute of a custom op with the function of its fake kernel."""
 CUSTOM_OVERLOAD = "_opoverload"
 """The attribute of a custom op with its overload."""
 

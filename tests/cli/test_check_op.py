@@ -1,0 +1,97 @@
+"""`ddefuzz check-op`: how ops and examples are named, what is printed, what is kept, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ddefuzz.cli.check_op import command
+from ddefuzz.custom_ops.model import SCHEMA
+from ddefuzz.errors import InputError
+from tests.custom_ops import example_ops
+from tests.in_process import InProcess
+
+OPS = str(Path(example_ops.__file__))
+HERE = __file__
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(command, list(words))
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddefuzz.cli.check_op.Pool", InProcess)
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ((), "found no op, expected LIB::OP, a glob such as 'mylib::*', or --examples"),
+        (("op",), "'op': found no name of an op, expected LIB::OP or LIB::OP.OVERLOAD"),
+        (("nowhere::op",), "nowhere::op: found no library 'nowhere', expected one that is imported (--import MODULE)"),
+        (("nowhere::*",), "nowhere::*: found no such op of torch and the imported modules, expected some"),
+        (("a::b", "--import", "no_such_module"), "no_such_module: found a module that raises ModuleNotFoundError"),
+        (("a::b", "--examples", "gone.py"), "gone.py: found no such file, expected a Python module"),
+        (("--examples", f"{HERE}:GONE"), ":GONE: found no such name, expected a dict of lists of examples"),
+        (("--examples", f"{HERE}:OPS"), ":OPS: found str, expected a dict of lists of examples"),
+        (("zoo::pairs", "--without", "size"), "--without: found 'size', expected one of runs, accepts, structure"),
+    ],
+)
+def test_bad_input_is_one_line(words: tuple[str, ...], line: str) -> None:
+    error = run(*words).exception
+    assert isinstance(error, InputError)
+    assert line in str(error)
+    assert "\n" not in str(error)
+
+
+def test_a_worker_imports_nothing_before_its_input_is_read() -> None:
+    assert isinstance(run("zoo::pairs", "--without", "size").exception, InputError)
+
+
+@pytest.mark.slow
+def test_ops_of_a_file_are_checked_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "ops.py"
+    file.write_text(Path(OPS).read_text())
+    url = f"sqlite:///{tmp_path}/ops.db"
+    words = ["zoo::pairs", "zoo::positive", "zoo::crashes", "--examples", str(file), "--db", url, "-j", "2"]
+    result = run(*words, "--format", "json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert document["schema"] == SCHEMA
+    pairs, positive, crashes = document["ops"]
+    assert {problem["check"] for one in pairs["checks"] for problem in one["problems"]} == {"sizes"}
+    assert not any(one["problems"] for one in positive["checks"])
+    assert "zoo::crashes(float32[0])" in crashes["crashes"]
+    assert json.loads(run(*words, "--format", "json").stdout) == document
+    accepted = tmp_path / "accepted.toml"
+    accepted.write_text(
+        '[[problem]]\ntarget = "zoo::pairs"\nkey = "sizes: result"\nreason = "waits"\nexpires = 2999-01-01\n'
+    )
+    again = run(*words, "--accepted", str(accepted))
+    assert (again.exit_code, "zoo::pairs     ok (1 accepted)" in again.stdout) == (0, True)
+    file.write_text(Path(OPS).read_text().replace("(x.shape[0] + 1) // 2", "x.shape[0] // 2"))
+    changed = run(*words)
+    assert (changed.exit_code, "0 of 3 ops wrong" in changed.stdout) == (0, True)
+
+
+@pytest.mark.slow
+def test_an_op_that_cannot_be_judged_is_exit_code_2(tmp_path: Path) -> None:
+    def ran(*words: str) -> subprocess.CompletedProcess[str]:
+        command_line = [sys.executable, "-m", "ddefuzz", "check-op", *words, "--examples", OPS, "-j", "1"]
+        return subprocess.run(command_line, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    alone = ran("zoo::without_fake")
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert alone.stderr.splitlines()[-1] == (
+        "ddefuzz: zoo::without_fake: found an op without a fake kernel, expected one (torch.library.register_fake)"
+    )
+    both = ran("zoo::without_fake", "zoo::pairs")
+    assert both.returncode == 2
+    assert "1 of 1 op wrong, 1 not judged" in both.stdout
