@@ -12,9 +12,9 @@ import torch
 
 from ci.bench.command import Result, Session
 from ddefuzz.artifacts.model import version
-from ddefuzz.custom_ops.arguments import inputs_of
+from ddefuzz.custom_ops.arguments import inputs_of, is_common_float
 from ddefuzz.custom_ops.check import START_SECONDS, check_ops, verdict
-from ddefuzz.custom_ops.log import TestedOp, is_common_float
+from ddefuzz.custom_ops.log import TestedOp
 from ddefuzz.custom_ops.model import OpReport, OpTask, Source
 from ddefuzz.custom_ops.worker import find_op, load
 from ddefuzz.errors import NothingRanError

@@ -20,6 +20,7 @@ Sizes: TypeAlias = Mapping[str, int]
 
 FIRST_SIZE: Final = 3  # of the first parameter of a function of sizes; each further one has one more
 TELLING: Final = (0, 1, 2, 3, 5, 7, 8, 9, 16, 17, 33, 64)  # sizes that code may treat apart
+COMMON_FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 MOST_STEP: Final = 2  # a larger dim may have to be a multiple of what it is
 LARGE: Final = 1_003
 MIXED: Final = 8  # how many drawn combinations of sizes are tried
@@ -77,6 +78,11 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
     memory.untyped_storage().copy_(tensor.untyped_storage())
     made = memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
     return made.detach().requires_grad_(tensor.requires_grad)
+
+
+def is_common_float(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is of a float dtype that has all arithmetic."""
+    return tensor.dtype in COMMON_FLOATS
 
 
 class Linear(NamedTuple):

@@ -17,11 +17,12 @@ from ddefuzz.custom_ops.arguments import (
     Sizes,
     argument_text,
     fakes_of,
+    is_common_float,
 )
 from ddefuzz.custom_ops.log import (
+    KernelRefusalError,
     Log,
     frames_of,
-    is_common_float,
     is_unsupported,
     is_without_formula,
     leaves_of,
@@ -103,7 +104,7 @@ def _real(log: Log, given: Arguments) -> tuple[Any, Arguments] | None:
     try:
         with torch.no_grad():
             return log.op.call(copy), copy
-    except Exception:  # noqa: BLE001 the real kernel decides
+    except KernelRefusalError:
         log.refused += 1
         return None
 

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from ddefuzz.custom_ops.arguments import Arguments, Sizes
-from ddefuzz.custom_ops.log import Log, frames_of, is_common_float, is_equal, is_without_formula, leaves_of, line_of
+from ddefuzz.custom_ops.arguments import Arguments, Sizes, is_common_float
+from ddefuzz.custom_ops.log import KernelRefusalError, Log, frames_of, is_equal, is_without_formula, leaves_of, line_of
 from ddefuzz.custom_ops.variants import LAYOUTS, laid_out
 
 POINTS: Final[tuple[Callable[[torch.Tensor], torch.Tensor], ...]] = (
@@ -78,7 +78,7 @@ def _check_without_formula(log: Log, given: Arguments, sizes: Sizes) -> None:
         return
     try:
         results = leaves_of(log.op.call(given.copied()))
-    except Exception:  # noqa: BLE001 the op is not for arguments that require a gradient
+    except KernelRefusalError:  # the op is not for arguments that require a gradient
         return
     if any(isinstance(one, torch.Tensor) and one.requires_grad for one in results):
         why = "results require a gradient, and the op has no autograd kernel: the dispatcher sees what the kernel calls"
@@ -121,9 +121,9 @@ def _with_differentiable(log: Log, given: Arguments, sizes: Sizes, point: _Point
     """The point with the results that require a gradient. None if there are none, or the call fails; that is noted."""
     try:
         parts = point.call([leaf.clone().requires_grad_() for leaf in point.leaves])
-    except Exception as error:  # noqa: BLE001 of the op
-        why = f"the forward raises {line_of(error)} if its arguments require a gradient"
-        log.wrong("gradient", "", why, given, sizes, frames=frames_of(error))
+    except KernelRefusalError as error:
+        why = f"the forward raises {error} if its arguments require a gradient"
+        log.wrong("gradient", "", why, given, sizes, frames=frames_of(error.__cause__ or error))
         return None
     places = tuple(place for place, part in enumerate(parts) if part.requires_grad)
     if not places:

@@ -26,10 +26,13 @@ from ddefuzz.instrument.frames import display_file
 from ddefuzz.internal import message_of
 
 CALL_SECONDS: Final = 20  # of a call that is tried in a process of its own
-COMMON_FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 MOST_SIZES: Final = 6  # how many sizes of one problem are kept
 _OWN: Final = str(Path(__file__).parents[1])
 _NOT_USERS: Final = (str(Path(torch.__file__).parent), _OWN, sysconfig.get_path("stdlib"), "<")
+
+
+class KernelRefusalError(Exception):
+    """The real kernel does not take some arguments. The text is the kind and the first line of its error."""
 
 
 @dataclass(eq=False)
@@ -82,10 +85,13 @@ class TestedOp:
         if self.careful and call not in self.survived:
             self.survived[call] = self._survives(given)
         if not self.survived.get(call, True):
-            raise RuntimeError("it ends the process")
+            raise KernelRefusalError("it ends the process")
         journal.enter("kernel", call=call)
         torch.manual_seed(0)
-        return self.op(*given.args, **given.kwargs)
+        try:
+            return self.op(*given.args, **given.kwargs)
+        except Exception as error:
+            raise KernelRefusalError(line_of(error)) from error
 
     def _survives(self, given: Arguments) -> bool:
         """Whether a call leaves its process alive. It is made in a copy of this process."""
@@ -109,7 +115,7 @@ class TestedOp:
         try:
             with torch.no_grad():
                 self.call(given.copied())
-        except Exception:  # noqa: BLE001 the real kernel decides
+        except KernelRefusalError:
             return False
         return True
 
@@ -204,11 +210,6 @@ def is_equal(value: Any, expected: Any, tolerance: float = 0.0) -> bool:
             value, expected = value.double(), expected.double()  # allclose has no kernel for float8
         return torch.allclose(value, expected, tolerance, tolerance, equal_nan=True)
     return bool(value == expected) or value is expected
-
-
-def is_common_float(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is of a float dtype that has all arithmetic."""
-    return tensor.dtype in COMMON_FLOATS
 
 
 def line_of(error: BaseException) -> str:

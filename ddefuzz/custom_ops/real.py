@@ -8,9 +8,9 @@ import torch
 
 from ddefuzz.custom_ops.arguments import Arguments, Inputs, Sizes, argument_text
 from ddefuzz.custom_ops.gradient import check_gradient
-from ddefuzz.custom_ops.log import Log, frames_of, is_equal, leaves_of, line_of
+from ddefuzz.custom_ops.log import KernelRefusalError, Log, frames_of, is_equal, leaves_of, line_of
 from ddefuzz.custom_ops.out_overloads import check_out
-from ddefuzz.custom_ops.variants import LAYOUTS, PLAIN, variants_of
+from ddefuzz.custom_ops.variants import LAYOUTS, PLAIN, Variant, variants_of
 from ddefuzz.execute.metas import shares_memory
 from ddefuzz.instrument import torch_api
 
@@ -29,27 +29,38 @@ def check_real(log: Log, inputs: Inputs, seed: int) -> None:
         given = variant.of(inputs.at(sizes))
         if given is None or not log.op.takes(given) or log.is_over:
             continue
-        if log.only_out:
-            check_out(log, given, sizes)
-            continue
-        _check_memory(log, given, sizes)
-        if is_random:
-            for name in ("values", "gradient", "vmap", "out"):
-                log.skipped[name] = "the op is random"
-        elif variant.layout != LAYOUTS[0]:
-            _check_values(log, inputs, given)
-        elif variant is PLAIN or variant.option is not None:
-            check_gradient(log, given, sizes)
-            _check_vmap(log, given, sizes)
-            check_out(log, given, sizes)
+        try:
+            _check_case(log, inputs, variant, given, sizes, is_random=is_random)
+        except KernelRefusalError as error:
+            log.notes[f"a call that the real kernel took raises the next time: {error}"] = None
+
+
+def _check_case(log: Log, inputs: Inputs, variant: Variant, given: Arguments, sizes: Sizes, *, is_random: bool) -> None:
+    """The checks of one call. Raises KernelRefusalError if the real kernel raises although it has taken the call."""
+    if log.only_out:
+        check_out(log, given, sizes)
+        return
+    _check_memory(log, given, sizes)
+    if is_random:
+        for name in ("values", "gradient", "vmap", "out"):
+            log.skipped[name] = "the op is random"
+    elif variant.layout != LAYOUTS[0]:
+        _check_values(log, inputs, given)
+    elif variant is PLAIN or variant.option is not None:
+        check_gradient(log, given, sizes)
+        _check_vmap(log, given, sizes)
+        check_out(log, given, sizes)
 
 
 def _is_random(log: Log, inputs: Inputs) -> bool:
     given = inputs.at(inputs.example)
     if given is None:
         return False
-    with torch.no_grad():
-        first, second = (leaves_of(log.op.call(given.copied())) for _ in range(2))
+    try:
+        with torch.no_grad():
+            first, second = (leaves_of(log.op.call(given.copied())) for _ in range(2))
+    except KernelRefusalError:
+        return True
     return any(not is_equal(*pair) for pair in zip(first, second, strict=False))
 
 

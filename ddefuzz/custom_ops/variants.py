@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from ddefuzz.custom_ops.arguments import Arguments, Inputs, copied
+from ddefuzz.custom_ops.arguments import Arguments, Inputs, copied, is_common_float
 
 LAYOUTS: Final = ("as given", "transposed", "channels_last", "sliced")
 
@@ -153,7 +153,7 @@ def _to(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def _with_values(tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor | None:
     if tensor.dtype == torch.bool:
         change = torch.logical_not if change is torch.neg else change
-    elif not tensor.is_floating_point():
+    elif not is_common_float(tensor):
         return None
     made = copied(tensor)
     with torch.no_grad():

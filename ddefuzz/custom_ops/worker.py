@@ -17,7 +17,7 @@ import torch
 import ddefuzz
 from ddefuzz.custom_ops.arguments import Arguments, Inputs, argument_text, inputs_of, read_example, sizes_text
 from ddefuzz.custom_ops.fakes import check_fakes
-from ddefuzz.custom_ops.log import Log, TestedOp
+from ddefuzz.custom_ops.log import KernelRefusalError, Log, TestedOp
 from ddefuzz.custom_ops.model import ListTask, OpList, OpReport, OpTask, Source
 from ddefuzz.custom_ops.out_overloads import functional_of, out_arguments
 from ddefuzz.custom_ops.real import check_real
@@ -161,9 +161,8 @@ def _inputs(log: Log, example: object, where: str, outs: Sequence[str]) -> Input
     try:
         with torch.no_grad():
             log.op.call(base.copied())
-    except Exception as error:
-        first = str(error).strip().partition("\n")[0][:200]
-        raise InputError(f"{where}: found arguments with which it raises {type(error).__name__}: {first}") from error
+    except KernelRefusalError as error:
+        raise InputError(f"{where}: found arguments with which it raises {error}") from None
     return made
 
 
