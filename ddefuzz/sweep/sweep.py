@@ -106,8 +106,10 @@ def matching(
     patterns = tuple(globs)
     for pattern in patterns:
         if not any(matches(op, pattern) for op in ops):
+            custom = f"; custom ops are checked by `ddefuzz check-op '{pattern}'`" if "::" in pattern else ""
             raise InputError(
                 f"--ops: found {pattern!r}, which names none of {len(ops)} {what}, expected a glob such as {example}"
+                f"{custom}"
             )
     return tuple(op for op in ops if not patterns or any(matches(op, pattern) for pattern in patterns))
 
