@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import combinations
 from random import Random
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -102,8 +103,8 @@ class Linear(NamedTuple):
 @dataclass(frozen=True)
 class Inputs:
     """One example at any sizes. `dims` are the sizes of each leaf that is a tensor, `numbers` the leaves that are ints
-    and depend on sizes; both by the number of the leaf. A dim that is None depends on sizes in another way. `apart` are
-    two sizes that may have to agree, although the real kernel does not ask for it.
+    and depend on sizes; both by the number of the leaf. A dim that is None depends on sizes in another way. `equal` are
+    sizes of two tensors that are equal in the example: they may have to agree, although the real kernel takes others.
     """
 
     title: str
@@ -112,7 +113,12 @@ class Inputs:
     dims: dict[int, list[Linear | None]]
     numbers: dict[int, Linear] = field(default_factory=dict)
     static: tuple[str, ...] = ()
-    apart: tuple[str, str] | None = None
+    equal: tuple[tuple[str, str], ...] = ()
+
+    def apart_at(self, sizes: Sizes) -> str:
+        """Two sizes that are equal in the example, and not here: they may have to agree. Empty if there are none."""
+        pairs = (f"{name} and {other}" for name, other in self.equal if sizes[name] != sizes[other])
+        return next(pairs, "")
 
     @property
     def symbols(self) -> list[str]:
@@ -314,16 +320,12 @@ def _of_arguments(
         for place, shape in shapes.items()
     }
     example = {name: shapes[group[0][0]][group[0][1]] for name, group in symbols.items()}
-    return Inputs(where, example, make, forms, apart=_apart(symbols, example))
-
-
-def _apart(symbols: Mapping[str, list[_Dim]], example: Sizes) -> tuple[str, str] | None:
-    """Two sizes of different tensors that are equal in the example, and are changed one at a time."""
-    for name, group in symbols.items():
-        for other, another in symbols.items():
-            if name < other and example[name] == example[other] > 1 and group[0][0] != another[0][0]:
-                return name, other
-    return None
+    equal = tuple(
+        (name, other)
+        for name, other in combinations(symbols, 2)
+        if example[name] == example[other] > 1 and symbols[name][0][0] != symbols[other][0][0]
+    )
+    return Inputs(where, example, make, forms, equal=equal)
 
 
 def _steps(size: int) -> list[tuple[int, int]]:

@@ -65,6 +65,8 @@ def check_fakes(log: Log, inputs: Inputs, seed: int) -> None:
 
 def _check_variant(log: Log, inputs: Inputs, variant: Variant, base: Arguments, seed: int) -> None:
     plain = variant is PLAIN
+    narrowed = "a dim of size 1 and that of another tensor" if variant.narrow is not None else ""
+    log.apart = narrowed
     if not variant.is_layout and _refuses(log, base):
         log.notes[f"the fake kernel refuses {variant}, the real kernel does not"] = None
         return
@@ -81,6 +83,7 @@ def _check_variant(log: Log, inputs: Inputs, variant: Variant, base: Arguments, 
         if real is None:
             continue
         result, made_of = real
+        log.apart = narrowed or inputs.apart_at(sizes)
         _check_static(log, given, sizes, result, made_of)
         is_fixed = all(sizes[name] == inputs.example[name] for name in inputs.static)
         if symbolic is not None and is_fixed:
@@ -129,6 +132,7 @@ def _check_static(log: Log, given: Arguments, sizes: Sizes, result: Any, made_of
         why = f"the fake kernel raises {line_of(error)}; the real kernel does not"
         log.wrong("accepts", "", why, given, sizes, frames=frames_of(error))
         return
+    log.is_compared = True
     _compare(log, claim, result, (fakes, made_of, given), sizes, {}, ())
 
 
@@ -324,9 +328,9 @@ def _compare(
                 log.ordinary.add((check, place))
             elif (check, place) in log.ordinary:
                 continue
-            only = "with unbacked sizes, " if known else ""
+            only = "with unbacked sizes, " if known and log.is_compared else ""
             shown = _fake_text(expected, known)
-            of_guards = frames if check in ("structure", "sizes", "layout") else ()
+            of_guards = frames if only and check in ("structure", "sizes", "layout") else ()
             log.wrong(check, place, only + why, given, sizes, fake=shown, real=argument_text(value), frames=of_guards)
 
 

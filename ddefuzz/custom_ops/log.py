@@ -124,6 +124,8 @@ class TestedOp:
 class Log:
     """What was tried of an op, and what is wrong. One problem is kept for each check and place. `ordinary` are those
     that the fake kernel has with ordinary sizes, too. `only_out` is the one out= overload that is checked.
+    `apart` are two sizes of the present call that are equal in the example. `is_compared` says that the fake kernel was
+    compared with ordinary sizes, too.
     """
 
     op: TestedOp
@@ -138,6 +140,8 @@ class Log:
     calls: int = 0
     refused: int = 0
     only_out: str = ""
+    apart: str = ""
+    is_compared: bool = False
 
     @property
     def spent(self) -> float:
@@ -168,16 +172,20 @@ class Log:
         real: str = "",
         frames: tuple[Frame, ...] = (),
     ) -> None:
-        """Note a problem. Of those of one check and place the first is kept, with the sizes of all."""
+        """Note a problem. Of those of one check and place the first is kept, with the sizes of all. One that is seen
+        where sizes of the example are equal goes before one that is not.
+        """
         if check in self.without:
             return
         shown = () if sizes is None else (sizes_text(sizes),)
         known = self.problems.get((check, place))
-        if known is None:
+        if known is None or (known.apart and not self.apart):
             call = call_text(self.op.name, given)
-            self.problems[check, place] = Problem(check, place, why, call, shown, 1, fake, real, frames)
+            tried = 1 if known is None else known.tried + 1
+            self.problems[check, place] = Problem(check, place, why, call, shown, tried, fake, real, frames, self.apart)
             return
-        listed = tuple(dict.fromkeys((*known.sizes, *shown)))[:MOST_SIZES]
+        more = shown if self.apart == known.apart else ()
+        listed = tuple(dict.fromkeys((*known.sizes, *more)))[:MOST_SIZES]
         self.problems[check, place] = msgspec.structs.replace(known, sizes=listed, tried=known.tried + 1)
 
     def results(self) -> tuple[CheckResult, ...]:

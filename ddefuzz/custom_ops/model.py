@@ -63,6 +63,9 @@ class Problem(msgspec.Struct, frozen=True):
     real: str = ""
     frames: tuple[Frame, ...] = ()
 
+    apart: str = ""
+    """Two sizes that are equal in the example, and not in any call that shows it. They may have to agree."""
+
     accepted: str = ""
     """Why it does not fail, from the file of accepted problems."""
 

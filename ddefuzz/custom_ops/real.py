@@ -29,6 +29,7 @@ def check_real(log: Log, inputs: Inputs, seed: int) -> None:
         given = variant.of(inputs.at(sizes))
         if given is None or not log.op.takes(given) or log.is_over:
             continue
+        log.apart = inputs.apart_at(sizes)
         try:
             _check_case(log, inputs, variant, given, sizes, is_random=is_random)
         except KernelRefusalError as error:

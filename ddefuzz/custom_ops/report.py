@@ -92,6 +92,7 @@ def _problem_view(problem: Problem) -> Iterator[Block]:
             ("at sizes", sizes),
             ("fake", Span(problem.fake, code=True)),
             ("real", Span(problem.real, code=True)),
+            ("only where", f"{problem.apart} differ" if problem.apart else ""),
             ("accepted", problem.accepted),
             ("line", "\n".join(f"{one.file}:{one.line} {one.code}" for one in problem.frames)),
         )

@@ -90,12 +90,6 @@ def checked(op: Any, examples: Sequence[object], task: OpTask) -> OpReport:
             for place, example in enumerate(given):
                 made = _inputs(log, example, f"example {place} of {task.op}" if examples else task.op, outs)
                 inputs.append(_shown(made))
-                if made.apart is not None:
-                    names = " and ".join(made.apart)
-                    log.notes[
-                        f"{names} are changed apart, since the real kernel takes that: if they always agree, write the "
-                        "example as a function of sizes"
-                    ] = None
                 if not log.only_out:
                     check_fakes(log, made, task.seed)
                 check_real(log, made, task.seed)

@@ -29,7 +29,8 @@ def test_a_dim_that_the_kernel_takes_with_another_size_has_a_size_of_its_own() -
     made = inputs.at({**inputs.example, "x.shape[1]": 7})
     assert made is not None
     assert [tuple(tensor.shape) for tensor in made.tensors] == [(3, 7), (3, 5)]
-    assert inputs.apart == ("x.shape[0]", "y.shape[0]")
+    assert inputs.apart_at(inputs.example) == ""
+    assert inputs.apart_at({**inputs.example, "x.shape[0]": 7}) == "x.shape[0] and y.shape[0]"
 
 
 def test_dims_that_have_to_agree_change_together() -> None:
@@ -39,7 +40,7 @@ def test_dims_that_have_to_agree_change_together() -> None:
 
     inputs = made_of((torch.zeros(3, 4), torch.zeros(3)), accepts)
     assert inputs.example == {"x.shape[0]": 3}
-    assert inputs.apart is None
+    assert inputs.equal == ()
     made = inputs.at({"x.shape[0]": 9})
     assert made is not None
     assert [tuple(tensor.shape) for tensor in made.tensors] == [(9, 4), (9,)]

@@ -127,3 +127,14 @@ def test_what_torch_does_without_a_formula_is_kept() -> None:
     before = torch._C._get_autograd_fallback_mode()
     report_of("pairs", budget=5)
     assert torch._C._get_autograd_fallback_mode() == before
+
+
+def test_a_problem_says_that_sizes_differ_which_are_equal_in_the_example() -> None:
+    with torch.library._scoped_library("zoo_apart", "DEF") as library:
+        library.define("add(Tensor x, Tensor y) -> Tensor")
+        library.impl("add", lambda x, y: x + y[: x.shape[0]].sum(0), "CPU")
+        library.impl("add", lambda x, y: torch.empty_like(y), "Meta")
+        example = (torch.zeros(3, 4), torch.zeros(3, 4))
+        report = ddefuzz.check_op("zoo_apart::add", [example], budget=5, raise_exception=False)
+    by_check = {problem.check: problem for problem in report.problems}
+    assert by_check["sizes"].apart == "x.shape[0] and y.shape[0]"
