@@ -19,8 +19,6 @@ from ddefuzz.execute.pool import Pool, first_answer
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
 
-MEANINGS = ", ".join(f"{name} ({meaning})" for name, meaning in CHECKS.items())
-
 
 @click_command("check-op")
 def command(
@@ -30,8 +28,8 @@ def command(
         default="",
         metavar="FILE[:NAME]",
     ),
-    imports: tuple[str, ...] = option("Import a module or a file that registers ops. Can be repeated.", "--import"),
-    without: tuple[str, ...] = option(f"Leave out a check: {MEANINGS}. Can be repeated.", metavar="CHECK"),
+    imports: tuple[str, ...] = option("Import a module or a file that registers ops.", "--import", metavar="MODULE"),
+    without: tuple[str, ...] = option(f"Leave out a check: {', '.join(CHECKS)}.", metavar="CHECK"),
     budget: float = option("CPU seconds of one op.", default=30.0, type_=SECONDS),
     seed: int = seed_option("sizes"),
     accepted: Path | None = option(
@@ -49,7 +47,7 @@ def command(
     The fake kernel runs with unbacked sizes. What it says of the result (sizes, strides, dtype, aliases, bounds of
     dynamic sizes) is compared with what the real kernel returns at many sizes, in other layouts and dtypes. Writes,
     aliases, the autograd formula, the vmap rule and the out= overload of the real kernel are compared with what they
-    have to be.
+    have to be. docs/custom-ops.md says what each check means.
 
     LIB::OP may be a glob such as 'mylib::*'. Without any, the ops that have examples are checked. An example is a tuple
     of arguments, a pair (tuple, dict), or a function of sizes that returns one. Without examples, arguments are drawn
