@@ -56,7 +56,7 @@ def _op_view(report: OpReport, *, is_alone: bool) -> Iterator[Block]:
     if is_alone and report.checks and not (report.reason and not report.problems):
         yield _checks_table(report)
     for problem in report.problems:
-        yield Heading(f"{problem.check}{f', {problem.place}' if problem.place else ''}", 4)
+        yield Heading(f"{problem.check}{f', {problem.place}' if problem.place else ''}", 3)
         yield from _problem_view(problem)
 
 
