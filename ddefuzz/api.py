@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from shutil import get_terminal_size
 from typing import Any, TypeAlias
 
 from ddefuzz import internal
@@ -235,6 +236,7 @@ def check_op(
     __tracebackhide__ = True  # pytest shows the line of the test
     with _plain_errors():
         _check_type("examples", examples, list, tuple)
+        _check_type("without", without, list, tuple)
         _check_type("seed", seed, int)
         check_seconds("budget: ", budget)
         chosen = chosen_checks(without, "without")
@@ -246,5 +248,6 @@ def check_op(
         if report.reason:
             raise InputError(report.reason)
     if raise_exception and not report.ok:
-        raise AssertionError(op_text(report))
+        # pytest puts eight characters before each line
+        raise AssertionError(op_text(report, max(get_terminal_size((128, 24)).columns - 8, 60)))
     return report

@@ -144,6 +144,8 @@ def verdict(report: OpReport) -> str:
     names = dict.fromkeys(problem.check for problem in report.failing)
     accepted = len(report.problems) - len(report.failing)
     parts = [f"{accepted} accepted"] if accepted else []
+    if report.is_cut:
+        parts.append("not all was tried")
     if report.crashes:
         parts.append(f"the process ends in {counted(len(report.crashes), 'call')}")
     return (f"wrong: {', '.join(names)}" if names else "ok") + (f" ({', '.join(parts)})" if parts else "")

@@ -59,8 +59,10 @@ def check_fakes(log: Log, inputs: Inputs, seed: int) -> None:
         if variant is not PLAIN and log.is_over:
             return
         given = variant.of(base.copied())
-        if given is not None and log.op.takes(given):
+        log.values = variant.values
+        if given is not None and log.takes(given, inputs.example):
             _check_variant(log, inputs, variant, given, seed)
+    log.values = ""
 
 
 def _check_variant(log: Log, inputs: Inputs, variant: Variant, base: Arguments, seed: int) -> None:
@@ -71,10 +73,12 @@ def _check_variant(log: Log, inputs: Inputs, variant: Variant, base: Arguments, 
         log.notes[f"the fake kernel refuses {variant}, the real kernel does not"] = None
         return
     symbolic = _symbolic(log, inputs, variant, base) if inputs.symbols or not plain else None
+    if plain and not log.calls:
+        log.warm()
     if plain and base.tensors:
         _symbolic_backward(log, inputs, base)
-    for sizes in inputs.sizes(seed) if plain else inputs.few(seed):
-        if log.is_over:
+    for number_of, sizes in enumerate(inputs.sizes(seed) if plain else inputs.few(seed)):
+        if number_of and log.is_over:
             return
         given = variant.of(inputs.at(sizes))
         if given is None:
@@ -335,6 +339,8 @@ def _compare(
 
 
 def _words(what: str, how: str) -> str:
+    if what == "alias":
+        return f"the fake result {how.replace(', the value', ', the real one')} of an argument"
     return f"the fake kernel says {how.replace(', the value', ', the real result')}"
 
 

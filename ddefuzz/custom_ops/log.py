@@ -26,6 +26,8 @@ from ddefuzz.instrument.frames import display_file
 from ddefuzz.internal import message_of
 
 CALL_SECONDS: Final = 20  # of a call that is tried in a process of its own
+CUSTOM_ALIAS: Final = "must not also be an input"  # torch/_library/custom_ops.py
+OVER: Final = "the budget was used up before"
 MOST_SIZES: Final = 6  # how many sizes of one problem are kept
 _OWN: Final = str(Path(__file__).parents[1])
 _NOT_USERS: Final = (str(Path(torch.__file__).parent), _OWN, sysconfig.get_path("stdlib"), "<")
@@ -33,6 +35,11 @@ _NOT_USERS: Final = (str(Path(torch.__file__).parent), _OWN, sysconfig.get_path(
 
 class KernelRefusalError(Exception):
     """The real kernel does not take some arguments. The text is the kind and the first line of its error."""
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether `torch.library.custom_op` refuses that a result is an argument, or a view of one."""
+        return CUSTOM_ALIAS in message_of(self.__cause__ or self)
 
 
 @dataclass(eq=False)
@@ -142,6 +149,17 @@ class Log:
     only_out: str = ""
     apart: str = ""
     is_compared: bool = False
+    until: float = 0.0
+    is_cut: bool = False
+    values: str = ""
+
+    def share(self, part: float) -> None:
+        """From now on, the budget is used up after this part of it. What is left then is for the parts that follow."""
+        self.until = self.budget * part
+
+    def warm(self) -> None:
+        """Begin to count CPU seconds: before, torch imports what the first fake tensors need."""
+        self.began = cpu_seconds()
 
     @property
     def spent(self) -> float:
@@ -150,11 +168,23 @@ class Log:
 
     @property
     def is_over(self) -> bool:
-        """Whether the budget is used up. Then a note says so."""
-        if self.spent > self.budget:
-            self.notes[f"stopped after {self.budget:g} CPU seconds: not all sizes were tried"] = None
+        """Whether the present part of the budget is used up."""
+        if self.spent > self.until:
+            self.is_cut = True
             return True
         return False
+
+    def takes(self, given: Arguments, sizes: Sizes) -> bool:
+        """Whether the real kernel takes such arguments. It is a problem if it refuses what it returns itself."""
+        try:
+            with torch.no_grad():
+                self.op.call(given.copied())
+        except KernelRefusalError as error:
+            if error.is_alias:
+                why = "the result is an argument, or a view of one, which torch.library.custom_op refuses"
+                self.wrong("aliasing", "result", why, given, sizes)
+            return False
+        return True
 
     def wants(self, check: CheckName) -> bool:
         """Whether the check is asked for."""
@@ -180,7 +210,7 @@ class Log:
         shown = () if sizes is None else (sizes_text(sizes),)
         known = self.problems.get((check, place))
         if known is None or (known.apart and not self.apart):
-            call = call_text(self.op.name, given)
+            call = call_text(self.op.name, given) + (f", float values {self.values}" if self.values else "")
             tried = 1 if known is None else known.tried + 1
             self.problems[check, place] = Problem(check, place, why, call, shown, tried, fake, real, frames, self.apart)
             return
@@ -195,7 +225,7 @@ class Log:
                 name,
                 self.tried[name],
                 tuple(one for (check, _), one in self.problems.items() if check == name),
-                "not asked for" if name in self.without else self.skipped.get(name, ""),
+                "not asked for" if name in self.without else self.skipped.get(name, OVER if self.is_cut else ""),
             )
             for name in CHECKS
         )
@@ -225,7 +255,7 @@ def line_of(error: BaseException) -> str:
     text = next(iter(message_of(error).strip().splitlines()), "").partition(" (Size-like symbols: ")[0]
     text = text.partition(" (unhinted: ")[0]
     text = " ".join(text.split())
-    return f"{type(error).__name__}: {text[:200]}"
+    return f"{type(error).__name__}: {text[:300]}"
 
 
 def frames_of(error: BaseException) -> tuple[Frame, ...]:

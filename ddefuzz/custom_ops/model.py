@@ -100,6 +100,9 @@ class OpReport(msgspec.Struct, frozen=True):
     refused: int = 0
     cpu_seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    is_cut: bool = False
+    """Whether the budget ended before all was tried."""
+
     crashes: tuple[str, ...] = ()
     reason: str = ""
 

@@ -49,6 +49,7 @@ def _op_view(report: OpReport, *, is_alone: bool) -> Iterator[Block]:
             ("arguments", "\n".join(report.inputs)),
             ("real calls", _calls(report)),
             ("ends the process", "\n".join(report.crashes)),
+            ("budget", "used up before all sizes, layouts, dtypes and options were tried" if report.is_cut else ""),
             ("notes", "\n".join(report.notes)),
             ("not tried", "" if is_alone else "\n".join(_skipped(report))),
         )

@@ -47,7 +47,8 @@ def list_ops(task: ListTask) -> OpList:
                 raise InputError(f"{name}: found no such op of torch and the imported modules, expected some")
             chosen.update(dict.fromkeys(matching))
         else:
-            find_op(_whole(name))
+            if task.names:
+                find_op(_whole(name))  # one that has examples and does not exist is not judged
             chosen[_whole(name)] = None
     return OpList(tuple(chosen), _state_of_files())
 
@@ -88,10 +89,12 @@ def checked(op: Any, examples: Sequence[object], task: OpTask) -> OpReport:
         try:
             given: Sequence[object] = examples or _drawn(log)
             for place, example in enumerate(given):
+                log.share((2 * place + 1) / (2 * len(given)))
                 made = _inputs(log, example, f"example {place} of {task.op}" if examples else task.op, outs)
                 inputs.append(_shown(made))
                 if not log.only_out:
                     check_fakes(log, made, task.seed)
+                log.share((place + 1) / len(given))
                 check_real(log, made, task.seed)
         except InputError as error:
             reason = str(error)
@@ -105,6 +108,7 @@ def checked(op: Any, examples: Sequence[object], task: OpTask) -> OpReport:
         log.refused,
         round(log.spent, 2),
         tuple(log.notes),
+        log.is_cut,
         tested.crashes,
         reason,
     )
@@ -124,9 +128,10 @@ def _without_fallback() -> Iterator[None]:
 
 def _kernel(op: Any) -> str:
     """Where the fake kernel is: that of `register_fake`, or a Python function of torch. Empty if it is in C++."""
-    code = getattr(getattr(torch_api.CUSTOM_OPS.get().get(op.name()), torch_api.CUSTOM_FAKE, None), "__code__", None)
-    if code is not None:
-        return f"{display_file(code.co_filename)}:{code.co_firstlineno}"
+    custom = torch_api.CUSTOM_OPS.get().get(op.name())
+    if custom is not None:
+        code = getattr(getattr(custom, torch_api.CUSTOM_FAKE), "__code__", None)
+        return "" if code is None else f"{display_file(code.co_filename)}:{code.co_firstlineno}"
     registered = torch_api.REGISTERED.get().find(op.name()).fake_impl.kernel
     if registered is not None:
         file, _, line = str(registered.source).rpartition(":")
@@ -156,7 +161,8 @@ def _inputs(log: Log, example: object, where: str, outs: Sequence[str]) -> Input
         with torch.no_grad():
             log.op.call(base.copied())
     except KernelRefusalError as error:
-        raise InputError(f"{where}: found arguments with which it raises {error}") from None
+        shown = ", ".join(map(argument_text, (*base.args, *base.kwargs.values())))
+        raise InputError(f"{where}: found the arguments {shown}, with which the op raises {error}") from None
     return made
 
 

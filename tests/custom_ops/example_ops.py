@@ -135,6 +135,17 @@ def _(x: Tensor, k: int) -> Tensor:
     return x.new_empty(torch.sym_min(x.shape[0], k))
 
 
+@custom_op("zoo::returns_itself", mutates_args=())
+def returns_itself(x: Tensor, p: float) -> Tensor:
+    """Its argument, for an option that no example has. `torch.library.custom_op` refuses that."""
+    return x * p if p else x
+
+
+@returns_itself.register_fake
+def _(x: Tensor, p: float) -> Tensor:
+    return torch.empty_like(x)
+
+
 @custom_op("zoo::writes", mutates_args=())
 def writes(x: Tensor) -> Tensor:
     """It writes to its argument, if that is not contiguous."""
@@ -275,6 +286,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "zoo::strides": [(ROWS,)],
     "zoo::dtype_of_half": [(ROWS,)],
     "zoo::returns_view": [(torch.arange(5.0), 2)],
+    "zoo::returns_itself": [(torch.arange(5.0), 0.5)],
     "zoo::writes": [(ROWS,)],
     "zoo::raw_memory": [(ROWS,)],
     "zoo::half_gradient": [(ROWS,)],

@@ -21,6 +21,7 @@ DEFECTS = {
     "strides": ("layout", "result"),
     "dtype_of_half": ("dtype", "result"),
     "returns_view": ("aliasing", "result"),
+    "returns_itself": ("aliasing", "result"),
     "writes": ("mutation", "x"),
     "raw_memory": ("values", "result"),
     "half_gradient": ("gradient", "x"),
@@ -83,6 +84,15 @@ def test_a_check_that_is_left_out_finds_nothing() -> None:
     assert next(result.skipped for result in report.checks if result.name == "runs") == "not asked for"
 
 
+def test_a_small_budget_is_shared_by_all_parts_and_said() -> None:
+    report = report_of("half_gradient", budget=0.01)
+    assert report.is_cut
+    tried = {result.name: result.tried for result in report.checks}
+    assert all(tried[name] for name in ("runs", "accepts", "sizes", "mutation", "aliasing", "gradient"))
+    assert {result.skipped for result in report.checks if not result.tried} >= {"the budget was used up before"}
+    assert not report.ok
+
+
 @pytest.mark.parametrize("op", ["zoo::pairs", example_ops.pairs, torch.ops.zoo.pairs, torch.ops.zoo.pairs.default])
 def test_an_op_is_given_as_opcheck_takes_it(op: Any) -> None:
     assert ddefuzz.check_op(op, [(torch.zeros(4),)], budget=5, raise_exception=False).op == "zoo::pairs"
@@ -111,8 +121,17 @@ def test_an_out_overload_is_checked_alone() -> None:
         (3, (), "op: found int, expected a custom op, torch.ops.mylib.op or its name"),
         ("zoo::without_fake", [(example_ops.ROWS,)], "found an op without a fake kernel, expected one"),
         ("zoo::pairs", [3], "example 0 of zoo::pairs: found int, expected a tuple of arguments"),
-        ("zoo::pairs", [("text",)], "example 0 of zoo::pairs: found arguments with which it raises RuntimeError"),
+        (
+            "zoo::pairs",
+            [("text",)],
+            "example 0 of zoo::pairs: found the arguments 'text', with which the op raises RuntimeError",
+        ),
         ("zoo::pairs", [lambda n: 1 // 0], "example 0 of zoo::pairs: found an example that at n=3"),
+        (
+            "zoo::without_fake",
+            [(3,)],
+            "zoo::without_fake: found the arguments 3, with which the op raises",
+        ),
         ("zoo::pairs", 3, "examples: found an argument of type int, expected list or tuple"),
     ],
 )

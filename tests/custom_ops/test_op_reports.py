@@ -61,6 +61,12 @@ def test_a_verdict_is_one_line() -> None:
     ]
 
 
+def test_a_budget_that_is_used_up_is_said() -> None:
+    cut = msgspec.structs.replace(RIGHT, is_cut=True)
+    assert verdict(cut) == "ok (not all was tried)"
+    assert "budget  used up before all sizes" in " ".join(op_text(cut).split("\n")).replace("budget      ", "budget  ")
+
+
 def test_an_accepted_problem_does_not_fail() -> None:
     report = OpsReport("2.13.0", (WRONG, RIGHT))
     (wrong, _) = with_accepted(report, [accepting("lib::op", "sizes: result")]).ops
