@@ -67,7 +67,7 @@ class Arguments(NamedTuple):
         names = []
         for path, _leaf in pairs:
             index: int | None = getattr(path[1], "idx", None)
-            name = str(getattr(path[1], "key", "")) if index is None else parameters[index]
+            name = str(path[1].key) if index is None else parameters[index]
             names.append(name + torch_api.bound(torch_api.KEY_TEXT)(path[2:]))
         return names
 
