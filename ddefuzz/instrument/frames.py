@@ -148,6 +148,11 @@ def display_file(file: str) -> str:
     return file
 
 
+def frame_at(code: CodeType, line: int) -> Frame:
+    """A line of some code."""
+    return Frame(display_file(code.co_filename), line, code.co_name, line_text(code.co_filename, line))
+
+
 def own_line(place: Place, traced: tuple[RawFrame, ...]) -> Place | None:
     """The line of the user's code that branches on a guard at this place; None if torch's own code does.
 

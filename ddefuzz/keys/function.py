@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable, Hashable, Sequence
 from inspect import unwrap
 from types import CodeType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ddefuzz.instrument.events import Frame
-from ddefuzz.instrument.frames import display_file
+from ddefuzz.instrument.frames import frame_at
 from ddefuzz.keys.case import Options, Tensors, TensorSpec, Violation
 
 AnyKey: TypeAlias = Callable[[Any], Hashable]
@@ -75,11 +74,6 @@ def defined(key: object, target: str) -> Frame:
     code = code_of(key)
     module, _, name = target.rpartition(":")
     return frame_at(code, code.co_firstlineno) if code is not None else Frame(module, 0, name)
-
-
-def frame_at(code: CodeType, line: int) -> Frame:
-    text = linecache.getline(code.co_filename, line).strip()
-    return Frame(display_file(code.co_filename), line, code.co_name, text)
 
 
 def violation_of(tensors: Tensors, keys: Sequence[object], why: str, part: str = "") -> Violation:

@@ -19,7 +19,7 @@ from hypothesis.errors import Flaky, NoSuchExample
 
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
-from ddefuzz.instrument.frames import display_file
+from ddefuzz.instrument.frames import display_file, frame_at
 from ddefuzz.instrument.guards import watch
 from ddefuzz.keys.argument_lists import GUARDED, GUARDED_LISTS, Given, row_of
 from ddefuzz.keys.case import KeyCase, Kind, Options, Property, PropertyName, Tensors, TensorSpec, Violation
@@ -30,7 +30,6 @@ from ddefuzz.keys.function import (
     KeyFunction,
     code_of,
     error_line,
-    frame_at,
     raising_line,
     shown_key,
     violation_of,
