@@ -154,6 +154,17 @@ class Inputs:
         return None
 
 
+class Call(NamedTuple):
+    """A call of the op. `sizes` are those that its arguments were made at, None if they are unbacked. `apart` are two
+    that differ here and are equal in the example. `values` says which other values its floats have.
+    """
+
+    given: Arguments
+    sizes: Sizes | None
+    apart: str = ""
+    values: str = ""
+
+
 def sizes_text(sizes: Sizes) -> str:
     """`n=0, k=4`."""
     return ", ".join(f"{name}={size}" for name, size in sizes.items()) or "no sizes"
@@ -389,13 +400,15 @@ def _in_order(tensor: torch.Tensor, order: list[int]) -> torch.Tensor:
 
 
 class Fakes(NamedTuple):
-    """Fake arguments, the mode that they are of, and the SymInt of each size."""
+    """Fake arguments, their mode and ShapeEnv. `names` are the sizes by the symbols that they were made as (`u0`),
+    `dims` the dims of leaves that depend on sizes in another way, by theirs.
+    """
 
     arguments: Arguments
     mode: Any
     env: Any
-    symbols: dict[str, Any]
-    by_dim: dict[tuple[int, int], Any]
+    names: dict[str, str]
+    dims: dict[str, tuple[int, int]]
 
 
 def fakes_of(inputs: Inputs, base: Arguments, takes_symint: Callable[[int], bool]) -> Fakes:
@@ -415,7 +428,8 @@ def fakes_of(inputs: Inputs, base: Arguments, takes_symint: Callable[[int], bool
 
     symbols = {name: symbol() for name in inputs.symbols}
     values = {**inputs.example, **symbols}
-    by_dim: dict[tuple[int, int], Any] = {}
+    names = {str(made.node.expr): name for name, made in symbols.items()}
+    dims: dict[str, _Dim] = {}
 
     def fake(place: int, leaf: Any) -> Any:
         if place in inputs.numbers and takes_symint(place):
@@ -425,14 +439,12 @@ def fakes_of(inputs: Inputs, base: Arguments, takes_symint: Callable[[int], bool
         forms = inputs.dims[place]
         if leaf.layout != torch.strided or all(form is not None and not form.factors for form in forms):
             return mode.from_tensor(leaf)
-        for dim, form in enumerate(forms):
-            if form is None:
-                by_dim[place, dim] = symbol()
-        shape = [by_dim[place, dim] if form is None else form.at(values) for dim, form in enumerate(forms)]
+        shape = [symbol() if form is None else form.at(values) for form in forms]
+        dims.update({str(shape[dim].node.expr): (place, dim) for dim, form in enumerate(forms) if form is None})
         order = order_of(leaf) or list(range(leaf.dim()))
         made = torch.empty([shape[dim] for dim in order], dtype=leaf.dtype, device=leaf.device)
         back = [order.index(dim) for dim in range(len(order))]
         return made.permute(back).detach().requires_grad_(leaf.requires_grad)
 
     with mode, torch_api.bound(torch_api.PYTHON_DISPATCHER)():
-        return Fakes(base.changed(fake), mode, env, symbols, by_dim)
+        return Fakes(base.changed(fake), mode, env, names, dims)

@@ -12,6 +12,7 @@ import torch
 
 from ddefuzz.custom_ops.arguments import (
     Arguments,
+    Call,
     Fakes,
     Inputs,
     Sizes,
@@ -46,7 +47,6 @@ CHECK_OF: Final[Mapping[str, CheckName]] = {
     "alias": "aliasing",
 }
 
-
 NOT_USERS: Final = ("torch/", "ddefuzz/", "typing_extensions.py")
 
 
@@ -58,47 +58,38 @@ def check_fakes(log: Log, inputs: Inputs, seed: int) -> None:
     for variant in (PLAIN, *variants_of(inputs, base, log.op.schema)):
         if variant is not PLAIN and log.is_over:
             return
-        given = variant.of(base.copied())
-        log.values = variant.values
-        if given is not None and log.takes(given, inputs.example):
-            _check_variant(log, inputs, variant, given, seed)
-    log.values = ""
+        call = variant.call(inputs, inputs.example)
+        if call is not None and log.takes(call):
+            _check_variant(log, inputs, variant, call._replace(sizes=None), seed)
 
 
-def _check_variant(log: Log, inputs: Inputs, variant: Variant, base: Arguments, seed: int) -> None:
+def _check_variant(log: Log, inputs: Inputs, variant: Variant, base: Call, seed: int) -> None:
     plain = variant is PLAIN
-    narrowed = "a dim of size 1 and that of another tensor" if variant.narrow is not None else ""
-    log.apart = narrowed
-    if not variant.is_layout and _refuses(log, base):
+    if not variant.is_layout and _refuses(log, base.given):
         log.notes[f"the fake kernel refuses {variant}, the real kernel does not"] = None
         return
     symbolic = _symbolic(log, inputs, variant, base) if inputs.symbols or not plain else None
     if plain and not log.calls:
         log.warm()
-    if plain and base.tensors:
+    if plain and base.given.tensors:
         _symbolic_backward(log, inputs, base)
-    for number_of, sizes in enumerate(inputs.sizes(seed) if plain else inputs.few(seed)):
-        if number_of and log.is_over:
+    for place, sizes in enumerate(inputs.sizes(seed) if plain else inputs.few(seed)):
+        if place and log.is_over:
             return
-        given = variant.of(inputs.at(sizes))
-        if given is None:
+        call = variant.call(inputs, sizes)
+        real = None if call is None else _real(log, call.given)
+        if call is None or real is None:
             continue
-        real = _real(log, given)
-        if real is None:
-            continue
-        result, made_of = real
-        log.apart = narrowed or inputs.apart_at(sizes)
-        _check_static(log, given, sizes, result, made_of)
+        _check_static(log, call, *real)
         is_fixed = all(sizes[name] == inputs.example[name] for name in inputs.static)
         if symbolic is not None and is_fixed:
-            symbolic.check(log, inputs, given, sizes, result, made_of)
+            symbolic.check(log, call, sizes, *real)
 
 
 def _refuses(log: Log, given: Arguments) -> bool:
     """Whether the fake kernel raises with ordinary sizes, and not because data decides a size."""
-    mode = torch_api.bound(torch_api.FAKE_MODE)()
     try:
-        _fake_call(log, given.copied().with_tensors(mode.from_tensor), mode)
+        _static_call(log, given)
     except Exception as error:  # noqa: BLE001 of the fake kernel
         return not _is_data(error) and not is_unsupported(error)
     return False
@@ -121,23 +112,28 @@ def _fake_call(log: Log, given: Arguments, mode: Any) -> Any:
         return log.op.op(*given.args, **given.kwargs)
 
 
-def _check_static(log: Log, given: Arguments, sizes: Sizes, result: Any, made_of: Arguments) -> None:
-    """The fake kernel with ordinary sizes."""
+def _static_call(log: Log, given: Arguments) -> tuple[Any, Arguments]:
+    """The fake result with ordinary sizes, and the fake arguments."""
     mode = torch_api.bound(torch_api.FAKE_MODE)()
     fakes = given.copied().with_tensors(mode.from_tensor)
+    return _fake_call(log, fakes, mode), fakes
+
+
+def _check_static(log: Log, call: Call, result: Any, made_of: Arguments) -> None:
+    """The fake kernel with ordinary sizes."""
     log.tried["accepts"] += 1
     try:
-        claim = _fake_call(log, fakes, mode)
+        claim, fakes = _static_call(log, call.given)
     except Exception as error:  # noqa: BLE001 of the fake kernel
         if is_unsupported(error):
             raise _without_kernel(log) from None
         if _is_data(error):
             return  # an output whose size is data needs symbols
         why = f"the fake kernel raises {line_of(error)}; the real kernel does not"
-        log.wrong("accepts", "", why, given, sizes, frames=frames_of(error))
+        log.wrong("accepts", "", why, call, frames=frames_of(error))
         return
     log.is_compared = True
-    _compare(log, claim, result, (fakes, made_of, given), sizes, {}, ())
+    _compare(log, call, (claim, result), (fakes, made_of), {}, ())
 
 
 def _without_kernel(log: Log) -> InputError:
@@ -157,26 +153,22 @@ class Symbolic(NamedTuple):
     claim: Any
     recorder: Recorder
 
-    def check(self, log: Log, inputs: Inputs, given: Arguments, sizes: Sizes, result: Any, made_of: Arguments) -> None:
+    def check(self, log: Log, call: Call, sizes: Sizes, result: Any, made_of: Arguments) -> None:
         """Compare it with the real result at some sizes."""
-        known = {str(made.node.expr): sizes[name] for name, made in self.names(inputs).items()}
-        leaves = given.leaves
-        known |= {str(made.node._expr): leaves[place].shape[dim] for (place, dim), made in self.fakes.by_dim.items()}
+        known = {symbol: sizes[name] for symbol, name in self.fakes.names.items()}
+        leaves = call.given.leaves
+        known |= {symbol: leaves[place].shape[dim] for symbol, (place, dim) in self.fakes.dims.items()}
         bind(self.claim, result, known)
         guards = self.recorder.guards()
         frames = tuple(
             Frame(one.place.file, one.place.line, one.method, f"{one.method}({one.expression}) is {one.fallback}")
             for one in guards[:4]
         )
-        _compare(log, self.claim, result, (self.fakes.arguments, made_of, given), sizes, known, frames)
-        self._check_bounds(log, given, sizes, known, inputs)
+        _compare(log, call, (self.claim, result), (self.fakes.arguments, made_of), known, frames)
+        self._check_bounds(log, call, known)
 
-    def names(self, inputs: Inputs) -> dict[str, Any]:
-        """The SymInt of each size as it was made, whatever replaced it since."""
-        return {name: _Raw(self.fakes.symbols[name]) for name in inputs.symbols}
-
-    def _check_bounds(self, log: Log, given: Arguments, sizes: Sizes, known: Mapping[str, int], inputs: Inputs) -> None:
-        env = self.fakes.env
+    def _check_bounds(self, log: Log, call: Call, known: Mapping[str, int]) -> None:
+        env, names = self.fakes.env, self.fakes.names
         log.tried["accepts"] += 1
         values = {symbol: known[str(symbol)] for symbol in env.var_to_range if str(symbol) in known}
         claims: list[tuple[str, Any]] = []
@@ -193,12 +185,11 @@ class Symbolic(NamedTuple):
             ]
         for text, holds in claims:
             if not bool(holds):
-                names = {str(_Raw(made).node.expr): name for name, made in self.fakes.symbols.items()}
-                is_input = any(name in text for name in names)
-                where = "" if is_input else "a dynamic size"
-                real = ", ".join(f"{_with_names(str(one), names)} = {values[one]}" for one in _symbols(text, values))
+                symbols = _symbols(text, values)
+                where = "" if any(str(symbol) in names for symbol in symbols) else "a dynamic size"
+                real = ", ".join(f"{names.get(str(symbol), symbol)} = {values[symbol]}" for symbol in symbols)
                 why = f"the fake kernel says {_with_names(text, names)}; in this call of the real kernel, {real}"
-                log.wrong("accepts", where, why, given, sizes, frames=self._frames(text))
+                log.wrong("accepts", where, why, call, frames=self._frames(text))
 
     def _frames(self, text: str) -> tuple[Frame, ...]:
         """The line of the user's code that made a bound or an assertion."""
@@ -206,16 +197,6 @@ class Symbolic(NamedTuple):
         stacks = (one.python for one in made if one.text == text)
         users = ([frame for frame in stack if not frame.file.startswith(NOT_USERS)] for stack in stacks)
         return tuple(stack[-1] for stack in users if stack)[:1]
-
-
-class _Raw:
-    """A SymInt as the symbol that it was made as."""
-
-    class _Node(NamedTuple):
-        expr: Any
-
-    def __init__(self, made: Any) -> None:
-        self.node = _Raw._Node(getattr(made.node, torch_api.RAW_EXPRESSION))
 
 
 def _symbols(text: str, values: Mapping[Any, int]) -> list[Any]:
@@ -227,10 +208,10 @@ def _with_names(text: str, names: Mapping[str, str]) -> str:
     return re.sub(r"\bu\d+\b", lambda match: names.get(match[0], match[0]), text)
 
 
-def _symbolic(log: Log, inputs: Inputs, variant: Variant, base: Arguments) -> Symbolic | None:
+def _symbolic(log: Log, inputs: Inputs, variant: Variant, base: Call) -> Symbolic | None:
     """Run the fake kernel with unbacked sizes. None if it does not run; that is noted as a problem."""
     log.tried["runs"] += 1
-    fakes = _fakes(log, inputs, variant, base)
+    fakes = _fakes(log, inputs, variant, base.given)
     if fakes is None:
         return None
     try:
@@ -239,8 +220,7 @@ def _symbolic(log: Log, inputs: Inputs, variant: Variant, base: Arguments) -> Sy
     except Exception as error:  # noqa: BLE001 of the fake kernel
         if is_unsupported(error):
             raise _without_kernel(log) from None
-        names = {str(_Raw(made).node.expr): name for name, made in fakes.symbols.items()}
-        why = f"the fake kernel raises {_with_names(line_of(error), names)}"
+        why = f"the fake kernel raises {_with_names(line_of(error), fakes.names)}"
         log.wrong("runs", "", why, base, frames=frames_of(error))
         return None
     return Symbolic(fakes, claim, recorder)
@@ -273,14 +253,14 @@ def _is_symint(kind: Any) -> bool:
     return bool(kind.kind() == "SymIntType")
 
 
-def _symbolic_backward(log: Log, inputs: Inputs, base: Arguments) -> None:
+def _symbolic_backward(log: Log, inputs: Inputs, base: Call) -> None:
     """Run the backward on fake tensors with unbacked sizes."""
-    floats = [tensor for tensor in base.tensors if is_common_float(tensor)]
+    floats = [tensor for tensor in base.given.tensors if is_common_float(tensor)]
     if not log.wants("gradient") or not floats or not inputs.symbols or log.op.schema.is_mutable:
         return
     if not log.op.has_autograd:
         return
-    fakes = _fakes(log, inputs, PLAIN, base)
+    fakes = _fakes(log, inputs, PLAIN, base.given)
     if fakes is None:
         return
     given = fakes.arguments.with_tensors(lambda one: one.requires_grad_() if is_common_float(one) else one)
@@ -300,27 +280,25 @@ def _symbolic_backward(log: Log, inputs: Inputs, base: Arguments) -> None:
             torch.autograd.grad(total, wanted, allow_unused=True)
     except Exception as error:  # noqa: BLE001 of the formula
         if not is_without_formula(error):
-            names = {str(_Raw(made).node.expr): name for name, made in fakes.symbols.items()}
-            why = f"the backward raises with unbacked sizes: {_with_names(line_of(error), names)}"
+            why = f"the backward raises with unbacked sizes: {_with_names(line_of(error), fakes.names)}"
             log.wrong("runs", "backward", why, base, frames=frames_of(error))
 
 
 def _compare(
     log: Log,
-    claim: Any,
-    result: Any,
-    arguments: tuple[Arguments, Arguments, Arguments],
-    sizes: Sizes,
+    call: Call,
+    results: tuple[Any, Any],
+    arguments: tuple[Arguments, Arguments],
     known: Mapping[str, int],
     frames: tuple[Frame, ...],
 ) -> None:
-    """Note what the fake kernel says wrongly of a result. `arguments` are fake, real, and as they were before."""
-    fakes, made_of, given = arguments
+    """Note what the fake kernel says wrongly of a result. Results and arguments are fake and real, after the call."""
+    fakes, made_of = arguments
     for check in ("structure", "sizes", "layout", "dtype"):
         log.tried[check] += 1
     pairs = list(tensors((fakes.args, fakes.kwargs), (made_of.args, made_of.kwargs)))
     one_op = not log.op.is_composite
-    for place, expected, value in _parts(claim, result, "result"):
+    for place, expected, value in _parts(*results, "result"):
         found_in: list[tuple[CheckName, str]] = []
         if _kind(expected) != _kind(value):
             found_in.append(("structure", f"the fake kernel gives {_kind(expected)}, the real one {_kind(value)}"))
@@ -335,7 +313,7 @@ def _compare(
             only = "with unbacked sizes, " if known and log.is_compared else ""
             shown = _fake_text(expected, known)
             of_guards = frames if only and check in ("structure", "sizes", "layout") else ()
-            log.wrong(check, place, only + why, given, sizes, fake=shown, real=argument_text(value), frames=of_guards)
+            log.wrong(check, place, only + why, call, fake=shown, real=argument_text(value), frames=of_guards)
 
 
 def _words(what: str, how: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from ddefuzz.custom_ops.arguments import Arguments, Sizes, is_common_float
+from ddefuzz.custom_ops.arguments import Arguments, Call, is_common_float
 from ddefuzz.custom_ops.log import KernelRefusalError, Log, frames_of, is_equal, is_without_formula, leaves_of, line_of
 from ddefuzz.custom_ops.variants import LAYOUTS, laid_out
 
@@ -43,46 +43,46 @@ class _Point(NamedTuple):
         return total, sum(float(parts[at].abs().sum()) for at in self.differentiable)
 
 
-def check_gradient(log: Log, given: Arguments, sizes: Sizes) -> None:
+def check_gradient(log: Log, call: Call) -> None:
     """Compare derivatives along random directions, one argument at a time, with finite differences."""
     if not log.wants("gradient"):
         return
     if log.op.schema.is_mutable:
         log.skipped["gradient"] = "the op writes to its arguments"
         return
-    if not any(is_common_float(tensor) for tensor in given.tensors):
+    if not any(is_common_float(tensor) for tensor in call.given.tensors):
         log.skipped["gradient"] = "no argument is a float tensor"
         return
     if not log.op.has_autograd:
         log.skipped["gradient"] = "the op has no autograd formula"
-        _check_without_formula(log, given, sizes)
+        _check_without_formula(log, call)
         return
     for number, move in enumerate(POINTS):
-        point = _point(log, given, move)
+        point = _point(log, call.given, move)
         if point is None:
             continue
-        point = _with_differentiable(log, given, sizes, point)
-        gradients = None if point is None else _gradients(log, given, sizes, point, LAYOUTS[0])
+        point = _with_differentiable(log, call, point)
+        gradients = None if point is None else _gradients(log, call, point, LAYOUTS[0])
         if point is None or gradients is None:
             return
         for place, gradient in enumerate(gradients):
-            _compare_derivative(log, given, sizes, point, place, gradient, number)
+            _compare_derivative(log, call, point, place, gradient, number)
         if not number:
             for layout in OTHER_LAYOUTS:
-                _compare_layout(log, given, sizes, point, gradients, layout)
+                _compare_layout(log, call, point, gradients, layout)
 
 
-def _check_without_formula(log: Log, given: Arguments, sizes: Sizes) -> None:
+def _check_without_formula(log: Log, call: Call) -> None:
     """Whether results require a gradient, if an example does: it is that of what the kernel calls, if there is any."""
-    if not any(one.requires_grad for one in given.tensors):
+    if not any(one.requires_grad for one in call.given.tensors):
         return
     try:
-        results = leaves_of(log.op.call(given.copied()))
+        results = leaves_of(log.op.call(call.given.copied()))
     except KernelRefusalError:  # the op is not for arguments that require a gradient
         return
     if any(isinstance(one, torch.Tensor) and one.requires_grad for one in results):
         why = "results require a gradient, and the op has no autograd kernel: the dispatcher sees what the kernel calls"
-        log.wrong("gradient", "", why, given, sizes)
+        log.wrong("gradient", "", why, call)
 
 
 def _point(log: Log, given: Arguments, move: Callable[[torch.Tensor], torch.Tensor]) -> _Point | None:
@@ -98,18 +98,18 @@ def _point(log: Log, given: Arguments, move: Callable[[torch.Tensor], torch.Tens
             continue
         leaves = [tensor for tensor in made.tensors if is_common_float(tensor)]
 
-        def call(floats: Sequence[torch.Tensor], made: Arguments = made) -> list[torch.Tensor]:
+        def compute(floats: Sequence[torch.Tensor], made: Arguments = made) -> list[torch.Tensor]:
             left = iter(floats)
             full = made.with_tensors(lambda one: next(left) if is_common_float(one) else one.clone())
             parts = leaves_of(log.op.call(full))
             return [one for one in parts if isinstance(one, torch.Tensor) and is_common_float(one)]
 
         with torch.no_grad():
-            returned = call([leaf.clone() for leaf in leaves])
+            returned = compute([leaf.clone() for leaf in leaves])
         if any(one.dtype.itemsize < dtype.itemsize for one in returned):
             continue  # too coarse for differences
         if all(bool(torch.isfinite(one).all()) for one in returned):
-            return _Point(call, leaves, names, dtype != torch.float64)
+            return _Point(compute, leaves, names, dtype != torch.float64)
     return None
 
 
@@ -117,13 +117,13 @@ def _moved(dtype: torch.dtype, move: Callable[[torch.Tensor], torch.Tensor], ten
     return move(tensor.detach().to(dtype)).clone() if is_common_float(tensor) else tensor.clone()
 
 
-def _with_differentiable(log: Log, given: Arguments, sizes: Sizes, point: _Point) -> _Point | None:
+def _with_differentiable(log: Log, call: Call, point: _Point) -> _Point | None:
     """The point with the results that require a gradient. None if there are none, or the call fails; that is noted."""
     try:
         parts = point.call([leaf.clone().requires_grad_() for leaf in point.leaves])
     except KernelRefusalError as error:
         why = f"the forward raises {error} if its arguments require a gradient"
-        log.wrong("gradient", "", why, given, sizes, frames=frames_of(error.__cause__ or error))
+        log.wrong("gradient", "", why, call, frames=frames_of(error.__cause__ or error))
         return None
     places = tuple(place for place, part in enumerate(parts) if part.requires_grad)
     if not places:
@@ -132,9 +132,7 @@ def _with_differentiable(log: Log, given: Arguments, sizes: Sizes, point: _Point
     return point._replace(differentiable=places)
 
 
-def _gradients(
-    log: Log, given: Arguments, sizes: Sizes, point: _Point, layout: str
-) -> tuple[torch.Tensor | None, ...] | None:
+def _gradients(log: Log, call: Call, point: _Point, layout: str) -> tuple[torch.Tensor | None, ...] | None:
     """What autograd computes of incoming gradients in a layout. None if there is no formula, or it fails (noted).
 
     A problem is noted if the formula writes to the incoming gradients: autograd may use them elsewhere.
@@ -156,10 +154,10 @@ def _gradients(
         else:
             shown = "" if layout == LAYOUTS[0] else f" with an incoming gradient that is {layout}"
             why = f"the backward raises {line_of(error)}{shown}"
-            log.wrong("gradient", "", why, given, sizes, frames=frames_of(error))
+            log.wrong("gradient", "", why, call, frames=frames_of(error))
         return None
     if not all(map(torch.equal, incoming, before)):
-        log.wrong("gradient", "", "the backward writes to the incoming gradient", given, sizes)
+        log.wrong("gradient", "", "the backward writes to the incoming gradient", call)
     return gradients
 
 
@@ -172,21 +170,18 @@ def _weights(part: torch.Tensor, seed: int) -> torch.Tensor:
     return torch.randn(part.shape, generator=generator, dtype=torch.float64).to(part.dtype)
 
 
-def _compare_layout(
-    log: Log, given: Arguments, sizes: Sizes, point: _Point, expected: Sequence[torch.Tensor | None], layout: str
-) -> None:
-    gradients = _gradients(log, given, sizes, point, layout)
+def _compare_layout(log: Log, call: Call, point: _Point, expected: Sequence[torch.Tensor | None], layout: str) -> None:
+    gradients = _gradients(log, call, point, layout)
     tolerance = 1e-3 if point.is_rough else 1e-7
     for name, value, wanted in zip(point.names, gradients or (), expected, strict=False):
         if not is_equal(value, wanted, tolerance):
             why = f"the gradient of {name} is another one if the incoming gradient is {layout}"
-            log.wrong("gradient", name, why, given, sizes)
+            log.wrong("gradient", name, why, call)
 
 
 def _compare_derivative(
     log: Log,
-    given: Arguments,
-    sizes: Sizes,
+    call: Call,
     point: _Point,
     place: int,
     gradient: torch.Tensor | None,
@@ -195,7 +190,7 @@ def _compare_derivative(
     leaf, name = point.leaves[place], point.names[place]
     if gradient is not None and gradient.shape != leaf.shape:
         why = f"the gradient of {name} has the shape {tuple(gradient.shape)}, {name} has {tuple(leaf.shape)}"
-        log.wrong("gradient", name, why, given, sizes)
+        log.wrong("gradient", name, why, call)
         return
     if not leaf.numel():
         return
@@ -215,7 +210,7 @@ def _compare_derivative(
     if abs(exact - numeric) > tolerance * (abs(exact) + abs(numeric)) + noise:
         says = "says that the result does not depend on it" if gradient is None else f"gives {exact:.4g}"
         why = f"along a random direction of {name}, autograd {says}; finite differences give {numeric:.4g}"
-        log.wrong("gradient", name, why, given, sizes)
+        log.wrong("gradient", name, why, call)
 
 
 def _shifted(point: _Point, place: int, shift: Any) -> list[torch.Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import linecache
 import os
 import signal
 import sysconfig
@@ -16,13 +15,13 @@ from typing import Any, Final
 import msgspec
 import torch
 
-from ddefuzz.custom_ops.arguments import Arguments, Sizes, call_text, sizes_text
+from ddefuzz.custom_ops.arguments import Arguments, Call, call_text, sizes_text
 from ddefuzz.custom_ops.model import CHECKS, CheckName, CheckResult, Problem
 from ddefuzz.execute import journal
 from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
-from ddefuzz.instrument.frames import display_file
+from ddefuzz.instrument.frames import frame_at
 from ddefuzz.internal import message_of
 
 CALL_SECONDS: Final = 20  # of a call that is tried in a process of its own
@@ -118,21 +117,24 @@ class TestedOp:
         return tuple(call for call, alive in self.survived.items() if not alive)
 
     def takes(self, given: Arguments) -> bool:
-        """Whether the real kernel takes such arguments. They are copied."""
+        """Whether the real kernel takes such arguments."""
+        return self.refusal(given) is None
+
+    def refusal(self, given: Arguments) -> KernelRefusalError | None:
+        """What the real kernel raises for such arguments, None if it takes them. They are copied."""
         try:
             with torch.no_grad():
                 self.call(given.copied())
-        except KernelRefusalError:
-            return False
-        return True
+        except KernelRefusalError as error:
+            return error
+        return None
 
 
 @dataclass
 class Log:
     """What was tried of an op, and what is wrong. One problem is kept for each check and place. `ordinary` are those
     that the fake kernel has with ordinary sizes, too. `only_out` is the one out= overload that is checked.
-    `apart` are two sizes of the present call that are equal in the example. `is_compared` says that the fake kernel was
-    compared with ordinary sizes, too.
+    `is_compared` says that the fake kernel was compared with ordinary sizes, too.
     """
 
     op: TestedOp
@@ -147,11 +149,9 @@ class Log:
     calls: int = 0
     refused: int = 0
     only_out: str = ""
-    apart: str = ""
     is_compared: bool = False
     until: float = 0.0
     is_cut: bool = False
-    values: str = ""
 
     def share(self, part: float) -> None:
         """From now on, the budget is used up after this part of it. What is left then is for the parts that follow."""
@@ -174,17 +174,13 @@ class Log:
             return True
         return False
 
-    def takes(self, given: Arguments, sizes: Sizes) -> bool:
+    def takes(self, call: Call) -> bool:
         """Whether the real kernel takes such arguments. It is a problem if it refuses what it returns itself."""
-        try:
-            with torch.no_grad():
-                self.op.call(given.copied())
-        except KernelRefusalError as error:
-            if error.is_alias:
-                why = "the result is an argument, or a view of one, which torch.library.custom_op refuses"
-                self.wrong("aliasing", "result", why, given, sizes)
-            return False
-        return True
+        refusal = self.op.refusal(call.given)
+        if refusal is not None and refusal.is_alias:
+            why = "the result is an argument, or a view of one, which torch.library.custom_op refuses"
+            self.wrong("aliasing", "result", why, call)
+        return refusal is None
 
     def wants(self, check: CheckName) -> bool:
         """Whether the check is asked for."""
@@ -195,8 +191,7 @@ class Log:
         check: CheckName,
         place: str,
         why: str,
-        given: Arguments,
-        sizes: Sizes | None = None,
+        call: Call,
         *,
         fake: str = "",
         real: str = "",
@@ -207,14 +202,14 @@ class Log:
         """
         if check in self.without:
             return
-        shown = () if sizes is None else (sizes_text(sizes),)
+        shown = () if call.sizes is None else (sizes_text(call.sizes),)
         known = self.problems.get((check, place))
-        if known is None or (known.apart and not self.apart):
-            call = call_text(self.op.name, given) + (f", float values {self.values}" if self.values else "")
+        if known is None or (known.apart and not call.apart):
+            text = call_text(self.op.name, call.given) + (f", float values {call.values}" if call.values else "")
             tried = 1 if known is None else known.tried + 1
-            self.problems[check, place] = Problem(check, place, why, call, shown, tried, fake, real, frames, self.apart)
+            self.problems[check, place] = Problem(check, place, why, text, shown, tried, fake, real, frames, call.apart)
             return
-        more = shown if self.apart == known.apart else ()
+        more = shown if call.apart == known.apart else ()
         listed = tuple(dict.fromkeys((*known.sizes, *more)))[:MOST_SIZES]
         self.problems[check, place] = msgspec.structs.replace(known, sizes=listed, tried=known.tried + 1)
 
@@ -268,9 +263,7 @@ def frames_of(error: BaseException) -> tuple[Frame, ...]:
         traceback = traceback.tb_next
     if innermost is None:
         return ()
-    code, line = innermost.tb_frame.f_code, innermost.tb_lineno
-    text = linecache.getline(code.co_filename, line).strip()
-    return (Frame(display_file(code.co_filename), line, code.co_name, text),)
+    return (frame_at(innermost.tb_frame.f_code, innermost.tb_lineno),)
 
 
 def is_unsupported(error: BaseException) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ddefuzz.custom_ops.arguments import Arguments, Sizes, argument_text
+from ddefuzz.custom_ops.arguments import Call, argument_text
 from ddefuzz.custom_ops.log import Log, frames_of, is_equal, leaves_of, line_of
 
 
@@ -39,7 +39,7 @@ def _overloads(log: Log) -> Iterator[tuple[str, Any, list[str]]]:
                 yield other.name(), other, outs
 
 
-def check_out(log: Log, given: Arguments, sizes: Sizes) -> None:
+def check_out(log: Log, call: Call) -> None:
     """Call the out= overloads with tensors of the right sizes, and with empty ones, which have to be resized."""
     if log.op.schema.is_mutable:
         log.skipped["out"] = "the op writes to its arguments"
@@ -49,13 +49,13 @@ def check_out(log: Log, given: Arguments, sizes: Sizes) -> None:
         log.skipped["out"] = "the op has no out= overload"
         return
     with torch.no_grad():
-        expected = [one for one in leaves_of(log.op.call(given.copied())) if isinstance(one, torch.Tensor)]
+        expected = [one for one in leaves_of(log.op.call(call.given.copied())) if isinstance(one, torch.Tensor)]
         for name, other, outs in overloads:
             if len(outs) == len(expected):
                 right = [_filled(value) for value in expected]
-                if _call(log, given, sizes, (name, other), dict(zip(outs, right, strict=True)), expected):
+                if _call(log, call, (name, other), dict(zip(outs, right, strict=True)), expected):
                     empty = [value.new_empty(0) for value in expected]
-                    _call(log, given, sizes, (name, other), dict(zip(outs, empty, strict=True)), expected)
+                    _call(log, call, (name, other), dict(zip(outs, empty, strict=True)), expected)
 
 
 def _filled(value: torch.Tensor) -> torch.Tensor:
@@ -64,15 +64,14 @@ def _filled(value: torch.Tensor) -> torch.Tensor:
 
 def _call(
     log: Log,
-    given: Arguments,
-    sizes: Sizes,
+    call: Call,
     overload: tuple[str, Any],
     written: dict[str, torch.Tensor],
     expected: list[torch.Tensor],
 ) -> bool:
     """Whether an overload writes what is expected to these tensors. If not, a problem is noted."""
     log.tried["out"] += 1
-    (name, op), copy = overload, given.copied()
+    (name, op), copy = overload, call.given.copied()
     before = {out: (argument_text(value), value.untyped_storage().data_ptr()) for out, value in written.items()}
     torch.manual_seed(0)
     try:
@@ -83,12 +82,12 @@ def _call(
         return False
     except Exception as error:  # noqa: BLE001 of the overload
         shown = ", ".join(f"{out} = {text}" for out, (text, _) in before.items())
-        log.wrong("out", name, f"{name} raises {line_of(error)} with {shown}", given, sizes, frames=frames_of(error))
+        log.wrong("out", name, f"{name} raises {line_of(error)} with {shown}", call, frames=frames_of(error))
         return False
     for at, (out, value) in enumerate(written.items()):
         why = _problem(value, expected[at], before[out][0], returned[at] if at < len(returned) else value)
         if why:
-            log.wrong("out", name, f"{name}: {out} {why}", given, sizes)
+            log.wrong("out", name, f"{name}: {out} {why}", call)
             return False
     return True
 

@@ -1,15 +1,18 @@
-"""Other arguments that the real kernel may take, too: layouts, dtypes, values and options."""
+"""Arguments that are tried on the real kernel: an example with other layouts, dtypes, values and options, or arguments
+that are drawn from the schema.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice, product
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import torch
 
-from ddefuzz.custom_ops.arguments import Arguments, Inputs, copied, is_common_float
+from ddefuzz.custom_ops.arguments import Arguments, Call, Inputs, Sizes, copied, is_common_float
 
 LAYOUTS: Final = ("as given", "transposed", "channels_last", "sliced")
 
@@ -34,6 +37,13 @@ VALUES: Final[Mapping[str, Callable[[torch.Tensor], torch.Tensor]]] = MappingPro
     {"zeros": torch.zeros_like, "ones": torch.ones_like, "negated": torch.neg}
 )
 """Other values of float and bool tensors: they decide the sizes of dynamic results."""
+
+
+SHAPES: Final = ((4, 5), (5, 4), (5,), (2, 3, 8, 8), (3, 4, 5), ())
+DTYPES: Final = (torch.float32, torch.int64, torch.bool)
+MOST_TRIES: Final = 400
+OTHER_INTS: Final = (1, 2, 3, 0)
+LEFT_OUT: Final = object()
 
 
 class Variant(NamedTuple):
@@ -67,6 +77,14 @@ class Variant(NamedTuple):
         if self.layout != LAYOUTS[0]:
             return _with_tensors(given, self.only, lambda one: laid_out(one, self.layout))
         return given
+
+    def call(self, inputs: Inputs, sizes: Sizes) -> Call | None:
+        """The call at some sizes. None if it cannot be made."""
+        given = self.of(inputs.at(sizes))
+        if given is None:
+            return None
+        narrowed = "a dim of size 1 and that of another tensor" if self.narrow is not None else ""
+        return Call(given, sizes, narrowed or inputs.apart_at(sizes), self.values)
 
     @property
     def is_layout(self) -> bool:
@@ -189,3 +207,57 @@ def _with_tensors(
 
     made = given.with_tensors(changed)
     return made if changes else None
+
+
+def drawn_arguments(schema: Any, takes: Callable[[Arguments], bool]) -> Arguments | None:
+    """Arguments that the real kernel takes. None if none of those tried are taken."""
+    return next(filter(takes, islice(_candidates(schema), MOST_TRIES)), None)
+
+
+def _candidates(schema: Any) -> Iterator[Arguments]:
+    """All tensors of one kind first, then of different kinds. Parameters with a default have it."""
+    needed = [one for one in schema.arguments if not one.has_default_value()]
+    count = sum("Tensor" in str(one.real_type) and "Optional" not in str(one.real_type) for one in needed)
+    kinds = list(product(DTYPES[:2], SHAPES))
+    matrices = product(kinds[:2], repeat=count)
+    same = ((kind,) * count for kind in kinds)
+    mixed = product(kinds, repeat=count) if count > 1 else ()
+    for chosen in dict.fromkeys((*islice(matrices, 2**3), *same, *islice(mixed, MOST_TRIES))):
+        for number in OTHER_INTS[: 1 + 3 * any("nt" in str(one.real_type) for one in needed)]:
+            tensors = iter(chosen)
+            values = {one.name: _value(one, tensors, number) for one in needed}
+            if any(value is LEFT_OUT for value in values.values()):
+                return
+            args = tuple(values[one.name] for one in needed if not one.kwarg_only)
+            yield Arguments(args, {one.name: values[one.name] for one in needed if one.kwarg_only})
+
+
+def _value(parameter: Any, tensors: Iterator[tuple[torch.dtype, tuple[int, ...]]], number: int) -> Any:
+    """A value of the parameter's type. LEFT_OUT if there is none that may be right."""
+    kind = str(parameter.real_type)
+    match kind:
+        case _ if kind.startswith("Optional"):
+            return None
+        case "Tensor":
+            return _drawn_tensor(*next(tensors))
+        case "List[Tensor]":
+            made = _drawn_tensor(*next(tensors))
+            return [made, made.clone()]
+        case "int" | "SymInt":
+            return number
+        case "number" | "float":
+            return 0.5
+        case "bool":
+            return False
+        case "List[int]" | "List[SymInt]":
+            return [number] * (parameter.N or 2)
+        case "List[float]":
+            return [0.5, 0.5]
+    return LEFT_OUT
+
+
+def _drawn_tensor(dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(len(shape))
+    if dtype == torch.float32:
+        return torch.randn(shape, generator=generator)
+    return torch.randint(0, 2, shape, generator=generator).to(dtype)

@@ -17,11 +17,11 @@ import torch
 import ddefuzz
 from ddefuzz.custom_ops.arguments import Arguments, Inputs, argument_text, inputs_of, read_example, sizes_text
 from ddefuzz.custom_ops.fakes import check_fakes
-from ddefuzz.custom_ops.log import KernelRefusalError, Log, TestedOp
+from ddefuzz.custom_ops.log import Log, TestedOp
 from ddefuzz.custom_ops.model import ListTask, OpList, OpReport, OpTask, Source
 from ddefuzz.custom_ops.out_overloads import functional_of, out_arguments
 from ddefuzz.custom_ops.real import check_real
-from ddefuzz.custom_ops.schema_arguments import drawn_arguments
+from ddefuzz.custom_ops.variants import drawn_arguments
 from ddefuzz.errors import InputError
 from ddefuzz.execute.kernels import fake_kernel
 from ddefuzz.execute.observe import running_user_code
@@ -141,7 +141,7 @@ def _kernel(op: Any) -> str:
 
 
 def _drawn(log: Log) -> list[object]:
-    made = drawn_arguments(log.op)
+    made = drawn_arguments(log.op.schema, log.op.takes)
     if made is None:
         raise InputError(
             f"{log.op.name}: found no arguments drawn from its schema that the real kernel takes, expected --examples"
@@ -157,12 +157,10 @@ def _inputs(log: Log, example: object, where: str, outs: Sequence[str]) -> Input
     base = made.at(made.example)
     if base is None:
         raise InputError(f"{where}: found an example that cannot be made at {sizes_text(made.example)}")
-    try:
-        with torch.no_grad():
-            log.op.call(base.copied())
-    except KernelRefusalError as error:
+    refusal = log.op.refusal(base)
+    if refusal is not None:
         shown = ", ".join(map(argument_text, (*base.args, *base.kwargs.values())))
-        raise InputError(f"{where}: found the arguments {shown}, with which the op raises {error}") from None
+        raise InputError(f"{where}: found the arguments {shown}, with which the op raises {refusal}")
     return made
 
 
