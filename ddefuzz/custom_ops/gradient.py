@@ -1,4 +1,7 @@
-"""Checks of the autograd formula: derivatives, and what it does with the incoming gradient."""
+"""Checks of the autograd formula: derivatives, and what it does with the incoming gradient.
+
+`torch.autograd.gradcheck` is not for kernels that compute in float32, nor for points at which a derivative jumps.
+"""
 
 from __future__ import annotations
 

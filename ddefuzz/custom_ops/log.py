@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import signal
 import sysconfig
 from collections import Counter
@@ -275,5 +276,4 @@ def is_unsupported(error: BaseException) -> bool:
 
 def is_without_formula(error: BaseException) -> bool:
     """Whether an error says that the op has no autograd formula."""
-    text = str(error)
-    return "no autograd formula" in text or "is not implemented" in text or "no grad_fn" in text
+    return re.search(r"no autograd formula|derivative for .* is not implemented", message_of(error)) is not None
