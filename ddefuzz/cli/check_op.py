@@ -42,7 +42,7 @@ def command(
     jobs: int = JOBS,
     output: Output = formats("text", "json", "markdown", "html"),
 ) -> None:
-    """Check custom ops: is the fake kernel right for every size, and is what the schema says so?
+    """Check custom ops: fake kernels at every size, and what their schemas say.
 
     The fake kernel runs with unbacked sizes. What it says of the result (sizes, strides, dtype, aliases, bounds of
     dynamic sizes) is compared with what the real kernel returns at many sizes, in other layouts and dtypes. Writes,

@@ -90,7 +90,7 @@ def create_unbacked_symint(self, *args, **kwargs):
     made = vars(self).setdefault("made", [])
     made.append(len(made))
     for one in made:
-        for _ in range(8000):
+        for _ in range(200_000):
             hash(one)
     return inner(self, *args, **kwargs)
 """
