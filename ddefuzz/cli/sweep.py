@@ -44,7 +44,7 @@ from ddefuzz.sweep.recompile import (
 from ddefuzz.sweep.recompile import (
     recompiles as count_compilations,
 )
-from ddefuzz.sweep.sweep import Plan, SweepProgress, progress_line, sweep
+from ddefuzz.sweep.sweep import DEFAULT_CAPS, PLACED, Plan, SweepProgress, progress_line, sweep
 
 
 def _sizes(value: object) -> tuple[int, ...]:
@@ -131,6 +131,10 @@ def command(
     compare_upstream: bool = option(
         "Compare the result with PyTorch's own list of failing ops (common_ops_unbacked.ops_dde_xfail)."
     ),
+    placements: bool = option(
+        "Compile a few samples of each op of OpInfo with DTensors as inputs, on a mesh of 4 processes that need not "
+        "exist: each input is whole or sharded over one of its dims, and all dims are unbacked."
+    ),
     breaks: bool = option(
         "Count graph breaks instead: a few samples of each op are compiled with fullgraph=False, all dims unbacked."
     ),
@@ -165,14 +169,18 @@ def command(
       ddefuzz sweep --compare-upstream
     """
     if breaks:
-        if compare_upstream or fail_on != "never":
-            raise click.UsageError("found --breaks with --compare-upstream or --fail-on, expected it without them")
+        if compare_upstream or placements or fail_on != "never":
+            others = "--compare-upstream, --placements or --fail-on"
+            raise click.UsageError(f"found --breaks with {others}, expected it without them")
         _count_breaks(globs, jobs, programs or PROGRAMS, db, fresh, output)
         return
     if programs is not None:
         raise click.UsageError("found --programs without --breaks, expected both")
+    if placements and (compare_upstream or oracles != CAPTURE):
+        raise click.UsageError("found --placements with --compare-upstream or --oracle, expected it without them")
     chosen = tuple(name for name in NAMES if name in {*CAPTURE, *oracles})
-    plan = Plan(globs=globs, jobs=jobs, fresh=fresh, upstream=compare_upstream, oracles=chosen)
+    caps = PLACED if placements else DEFAULT_CAPS
+    plan = Plan(globs=globs, caps=caps, jobs=jobs, fresh=fresh, upstream=compare_upstream, oracles=chosen)
     with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(_starting(jobs)) as line:
         census = sweep(plan, database, partial(_show, line), line.say, stopped)
     fails = fail_on == "any" and bool(census.totals.explicit.get("dde") or census.totals.wrong)

@@ -34,6 +34,11 @@ OPAQUE = ("torch.bits", "torch.float4")
 EXPANDED = " (expanded)"
 """The end of the line of a difference of strides, if eager's tensor is an expanded view and the captured one is not."""
 
+PLACEMENT = "placement"
+"""The difference of two DTensors that are distributed in other ways. Eager gathers a tensor that has fewer rows than
+there are processes; with an unbacked size, torch takes it for shardable (torch/distributed/tensor/_ops/utils.py).
+"""
+
 NUMBERS = (bool, int, float, complex)
 
 PLAIN = (str, torch.dtype, torch.device, torch.memory_format, torch.layout)
@@ -92,7 +97,8 @@ def gradients_of(result: Any, inputs: tuple[Any, ...], order: int = 1) -> tuple[
 
 def weighted(part: torch.Tensor, seed: int) -> Any:
     """The sum of a tensor's elements with random weights, in float64."""
-    dense = part if part.layout == torch.strided else part.to_dense()
+    own: Any = part.to_local() if is_distributed(part) else part  # type: ignore[attr-defined]
+    dense = own if own.layout == torch.strided else own.to_dense()
     real = torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense
     generator = torch.Generator().manual_seed(seed)
     return (real.to(torch.float64) * torch.randn(real.shape, generator=generator, dtype=torch.float64)).sum()
@@ -128,6 +134,7 @@ def seen(eager: CallResult, captured: CallResult, wide: Callable[[], CallResult]
         return ending
     lacking = [lacks_values(part) for part in parts_of(captured.result).values() if isinstance(part, torch.Tensor)]
     unequal = [Unequal("values", "result")] if any(lacking) else compared(eager, captured)
+    unequal = [one for one in unequal if one.what != PLACEMENT]
     if not any(lacking) and any(one.what in ROUNDED for one in unequal):
         exact = wide()
         unequal = [one for one in unequal if not is_rounding(one, exact, captured)]
@@ -157,13 +164,29 @@ def is_rounding(unequal: Unequal, exact: CallResult, captured: CallResult) -> bo
 
 def compared(eager: CallResult, captured: CallResult) -> list[Unequal]:
     """The differences between two calls: results, inputs that were changed, gradients."""
-    unequal = differences(eager.result, captured.result)
+    valued = not any(map(is_shared_out, eager.inputs))
+    unequal = unlike(eager.result, captured.result, valued=valued)
     for place, pair in enumerate(zip(eager.inputs, captured.inputs)):
-        unequal += [one._replace(what="mutation") for one in differences(*pair, f"input {place}")]
+        unequal += [one._replace(what="mutation") for one in unlike(*pair, f"input {place}", valued=valued)]
     for place, pair in enumerate(zip(eager.gradients, captured.gradients)):
-        actual = differences(*pair, f"gradient {place}")
+        actual = unlike(*pair, f"gradient {place}", valued=valued)
         unequal += [one._replace(what="gradient") for one in actual if one.what != "strides"]
     return unequal
+
+
+def unlike(expected: Any, actual: Any, where: str = "result", *, valued: bool) -> list[Unequal]:
+    """The differences between two values; those of values only if they are `valued`."""
+    return [one for one in differences(expected, actual, where) if valued or one.what not in ROUNDED]
+
+
+def is_distributed(value: Any) -> bool:
+    """Whether it is a DTensor."""
+    return isinstance(value, torch.Tensor) and hasattr(value, "device_mesh")
+
+
+def is_shared_out(value: Any) -> bool:
+    """Whether it is a DTensor of several processes. The others do not exist, so collectives return no values."""
+    return is_distributed(value) and value.device_mesh.size() > 1
 
 
 def differences(expected: Any, actual: Any, where: str = "result") -> list[Unequal]:
@@ -208,6 +231,8 @@ def of_tensors(expected: torch.Tensor, actual: torch.Tensor, where: str = "resul
     ):
         if wanted != got:
             return [Unequal(what, where, f"{got}, eager has {wanted}")]
+    if is_distributed(expected) or is_distributed(actual):
+        return of_shards(expected, actual, where)
     unequal = []
     if not lacks_values(expected) and not lacks_values(actual) and not close(expected, actual):
         unequal += [Unequal("values", where, how_much(expected, actual))]
@@ -219,6 +244,15 @@ def of_tensors(expected: torch.Tensor, actual: torch.Tensor, where: str = "resul
         copied = EXPANDED if 0 in strides(expected) and 0 not in strides(actual) else ""
         unequal += [Unequal("strides", where, f"{actual.stride()}, eager has {expected.stride()}{copied}")]
     return unequal
+
+
+def of_shards(expected: Any, actual: Any, where: str) -> list[Unequal]:
+    """The differences between two tensors of which at least one is a DTensor: its placements, and its own shard."""
+    both = [str(one.placements) if is_distributed(one) else "no DTensor" for one in (expected, actual)]
+    if both[0] != both[1]:
+        placed = is_distributed(expected) and is_distributed(actual)
+        return [Unequal(PLACEMENT if placed else "structure", where, f"{both[1]}, eager has {both[0]}")]
+    return of_tensors(expected.to_local(), actual.to_local(), where)
 
 
 def lacks_values(tensor: torch.Tensor) -> bool:

@@ -60,7 +60,7 @@ from ddefuzz.execute.protocol import (
     harm,
 )
 from ddefuzz.execute.retraces import RETRACE_FUNCTIONS
-from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
+from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function, unfit
 from ddefuzz.execute.subject import prepare
 from ddefuzz.files import read_text, real_path
 from ddefuzz.instrument import frames, torch_api
@@ -264,6 +264,9 @@ def captured_by(stage: StageFunction, prepared: PreparedSubject, run: Run) -> Ru
     counters.clear()
     capture: Capture | None = None
     observation = Observation(run.stage, run.semantics, "ok")
+    if reason := unfit(run.stage, prepared):
+        refused = msgspec.structs.replace(observation, outcome="not-judged", reason=reason)
+        return RunUntilCalls(refused, None, Recorder(), prepared)
     how, assumed = run.semantics, AssumedSizes(sizes_by_name(prepared)) if run.answer_guards else None
     stopwatch = Stopwatch()
     with watch(

@@ -41,6 +41,7 @@ What: TypeAlias = Literal[
     "gradient",
     "requires_grad",
     "alias",
+    "placement",
     "global state",
 ]
 Agreement: TypeAlias = Literal["same", "differs", "incomparable"]
@@ -114,9 +115,10 @@ class Call(msgspec.Struct, frozen=True):
     node: NodeDifference | None = None
 
 
-ACCEPTED: Final[frozenset[What]] = frozenset({"alias"})
+ACCEPTED: Final[frozenset[What]] = frozenset({"alias", "placement"})
 """A fallback may take the general path: a copy where eager returns a view. The program cannot see it without mutation,
-and a mutation is compared by its effect."""
+and a mutation is compared by its effect. So it is with a DTensor that is sharded where eager has gathered it.
+"""
 
 
 ONLY_IN_EAGER: Final = "only in eager"
@@ -133,8 +135,8 @@ EXPANDED: Final = " (expanded)"
 def is_accepted(difference: Difference, among: Iterable[Difference]) -> bool:
     """Whether explicit unbacked semantics allow a difference, `among` all those of its call.
 
-    A difference in aliasing is allowed. So are the strides of a copy where eager returns a view, of another tensor or
-    of its own elements.
+    A difference in aliasing is allowed, and one in the placements of a DTensor. So are the strides of a copy where
+    eager returns a view, of another tensor or of its own elements.
     """
     if difference.what != "strides":
         return difference.what in ACCEPTED

@@ -18,13 +18,15 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from ddefuzz.errors import InputError
+from ddefuzz.execute.comparison import is_distributed
 from ddefuzz.execute.preparation import PreparedSubject, UnbackedDim, leaves_of, shapes_around, symbols_of, with_leaves
-from ddefuzz.execute.protocol import RETRACES, Stage
+from ddefuzz.execute.protocol import RETRACES, SCREEN, Stage
 from ddefuzz.execute.scratch import PREFIX
 from ddefuzz.files import is_there
 from ddefuzz.instrument import torch_api
 from ddefuzz.program.options import mark_calls
 from ddefuzz.program.plain import ControlFlowInPython
+from ddefuzz.program.sizes import MARKED
 
 SETTINGS: dict[torch_api.Api, Any] = {
     # A graph that was seen before would be taken from memory or disk, without evaluating its guards.
@@ -433,6 +435,16 @@ def stage_function(stage: Stage, *, called: bool) -> StageFunction:
     if stage not in STAGE_FUNCTIONS:
         raise InputError(f"found the stage {stage!r}, expected one of {', '.join((*STAGE_FUNCTIONS, *RETRACES))}")
     return inductor_to_call if called and stage == "inductor" else STAGE_FUNCTIONS[stage]
+
+
+def unfit(stage: Stage, prepared: PreparedSubject) -> str:
+    """Why a stage cannot make the dims of the arguments unbacked; empty if it can."""
+    if stage == "eager" or (stage in MARKED - {SCREEN} and prepared.dynamic_shapes is None):
+        return ""
+    leaves = leaves_of(prepared) if prepared.unbacked else []
+    if not any(is_distributed(leaves[place.leaf]) for place in prepared.unbacked):
+        return ""
+    return "only mark_unbacked makes sizes of a DTensor unbacked: export-strict, compile, aot, inductor"
 
 
 def _fake_input(mode: Any, tensor: torch.Tensor, position: int, prepared: PreparedSubject) -> torch.Tensor:

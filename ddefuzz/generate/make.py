@@ -64,7 +64,7 @@ from ddefuzz.program.model import (
     walk,
 )
 from ddefuzz.program.options import with_fitting
-from ddefuzz.program.recipes import LAYOUTS, fault_of
+from ddefuzz.program.recipes import ARRANGED, LAYOUTS, fault_of
 from ddefuzz.program.sizes import static
 
 ATTEMPTS: Final = 60
@@ -458,7 +458,7 @@ def _whole(program: Program, steps: tuple[Step, ...], random: Random) -> Program
 
 def _refit(item: Input) -> Input:
     """An input whose layout and recipe may no longer fit, with ones that do."""
-    layout = LAYOUTS[item.layout]
+    layout = ARRANGED[item.layout]
     if not layout.min_rank <= len(item.shape) <= layout.max_rank:
         item = replace(item, layout="contiguous")
     return item

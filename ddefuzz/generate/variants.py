@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Final, NamedTuple
 
 from ddefuzz.ops.opinfo import OPINFO, TAKES_OUT
@@ -174,6 +175,25 @@ def _layouts(program: Program) -> Iterator[Variant]:
 def _laid_out(item: Input, layout: str) -> Input:
     row = LAYOUTS[layout]
     return replace(item, layout=layout) if row.min_rank <= len(item.shape) <= row.max_rank else item
+
+
+# DTensors
+
+MOST_PLACED: Final = 5
+"""How many of the ways to place the inputs of a program are tried. Those that place all inputs alike come first."""
+
+
+def placed(program: Program) -> Iterator[Variant]:
+    """The program with its inputs as DTensors on a mesh of one dim, all dims unbacked, by the names of placements.
+
+    What torch's own test tries, too: each input is whole, or sharded over one of its dims
+    (torch/testing/_internal/distributed/_tensor/common_dtensor.py, `DTensorConverter`).
+    """
+    choices = [["replicate", *(f"shard{dim}" for dim in range(min(len(item.shape), 3)))] for item in program.inputs]
+    ways = sorted(product(*choices), key=lambda way: len(set(way)))
+    for way in ways[:MOST_PLACED] if program.inputs else ():
+        inputs = tuple(replace(item, layout=name) for item, name in zip(program.inputs, way, strict=True))
+        yield Variant(", ".join(way), all_unbacked(replace(program, inputs=inputs)))
 
 
 # Other forms of the call

@@ -29,7 +29,7 @@ from ddefuzz.program.model import (
     walk,
 )
 from ddefuzz.program.modules import is_module
-from ddefuzz.program.recipes import LAYOUTS
+from ddefuzz.program.recipes import ARRANGED
 
 
 def drop_options(program: Program, facts: Facts) -> Iterator[Program]:
@@ -386,7 +386,7 @@ def _with_axes(program: Program, rank: int) -> Iterator[Program]:
 def _fitted(item: Input) -> Input:
     """The input with a recipe and a layout that its new shape and dtype allow."""
     count, rank = math.prod(dim.size for dim in item.shape), len(item.shape)
-    layout = LAYOUTS[item.layout]
+    layout = ARRANGED[item.layout]
     if not layout.min_rank <= rank <= layout.max_rank:
         item = replace(item, layout="contiguous")
     args = item.recipe.args

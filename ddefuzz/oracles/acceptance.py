@@ -317,6 +317,8 @@ def _classes_in(seen: OracleInput, call: Call) -> Iterator[str]:
     for difference in call.accepted:
         if difference.what == "alias":
             yield "a copy for a view" if difference.how.endswith(ONLY_IN_EAGER) else "a view for a copy"
+        elif difference.what == "placement":
+            yield "another placement of a DTensor"
         else:
             yield f"{difference.what} of a copy"
     if call.agreement == "incomparable":

@@ -13,7 +13,7 @@ from ddefuzz.program.model import Call, Constant, Input, Program, functions_in
 from ddefuzz.program.model import Literal as Value
 from ddefuzz.program.modules import SEED, hoisted, is_mesh, modules_of
 from ddefuzz.program.options import NO_GRAD, OPTIONS, mark_calls, marks_in, settings_in
-from ddefuzz.program.recipes import input_expression
+from ddefuzz.program.recipes import WORLD, input_expression, is_placed
 from ddefuzz.program.sizes import COMPILED, MARKED
 from ddefuzz.program.text import print_function
 
@@ -128,10 +128,12 @@ def function_of(program: Program) -> str:
 
 def setup_of(program: Program) -> list[str]:
     """The imports that a program needs beside `torch`, and the settings of its options."""
-    imports = [f"import {module}" for module in imported_for(functions_in(program))]
+    placed = any(map(is_placed, program.inputs))
+    imports = [f"import {module}" for module in imported_for([*functions_in(program), *([DTENSOR] if placed else [])])]
     settings = settings_in(program)
     modules = dict.fromkeys(one.path.rpartition(".")[0] for one in settings if one != NO_GRAD)
-    return [*imports, *(f"import {module}" for module in modules), *map(str, settings)]
+    group = _GROUP if placed else []
+    return [*imports, *(f"import {module}" for module in modules), *group, *map(str, settings)]
 
 
 def made_of(program: Program, *, seeded: bool = True) -> list[str]:
@@ -150,6 +152,14 @@ _ALONE: Final = [
     '    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)',
 ]
 """The process group of one process, which a mesh needs."""
+
+DTENSOR: Final = "torch.distributed.tensor.DTensor"
+
+_GROUP: Final = [
+    "if not torch.distributed.is_initialized():",
+    f'    torch.distributed.init_process_group("fake", rank=0, world_size={WORLD})',
+]
+"""The process group of inputs that are DTensors. The other processes do not exist."""
 
 
 def class_of(program: Program, parameters: list[str], before: list[str], *, seeded: bool = True) -> list[str]:

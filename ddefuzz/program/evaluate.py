@@ -34,7 +34,7 @@ from ddefuzz.program.model import (
 )
 from ddefuzz.program.modules import SEED, is_made_before, is_mesh
 from ddefuzz.program.plain import FOR_A_NEW_PROGRAM
-from ddefuzz.program.recipes import input_expression
+from ddefuzz.program.recipes import WORLD, input_expression, is_placed
 
 _GENERATOR: Final = Name("generator")
 
@@ -58,6 +58,8 @@ def materialize(program: Program) -> dict[str, torch.Tensor]:
 def materialize_input(item: Input, position: int) -> torch.Tensor:
     """The tensor of one input, which is at `position` in its program."""
     generator = torch.Generator().manual_seed(position)
+    if is_placed(item):
+        join_fake()
     tensor: torch.Tensor = evaluate(input_expression(item, _GENERATOR), {"generator": generator})
     return tensor
 
@@ -146,15 +148,19 @@ def made_before(expr: Expr) -> Any:
         warnings.simplefilter("ignore")
         torch.default_generator.manual_seed(SEED)
         if is_mesh(expr):
-            join_alone()
+            join_fake()
         return _made(expr)
 
 
-def join_alone() -> None:
-    """Make the process group of this process alone, if there is none."""
+def join_fake() -> None:
+    """Make a process group of which this process is the only one that exists, if there is no group.
+
+    A collective returns at once. With others than this process, what it returns are no values
+    (torch/csrc/distributed/c10d/FakeProcessGroup.hpp).
+    """
     group: Any = torch.distributed
     if not group.is_initialized():
-        group.init_process_group("gloo", store=group.HashStore(), rank=0, world_size=1)
+        group.init_process_group("fake", rank=0, world_size=WORLD)
 
 
 def _made(expr: Expr) -> Any:

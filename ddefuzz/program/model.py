@@ -196,7 +196,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A tensor argument. `dtype` is its name in torch (`float32`). `layout` is one of `recipes.LAYOUTS`."""
+    """A tensor argument. `dtype` is its name in torch (`float32`). `layout` is one of `recipes.ARRANGED`."""
 
     name: str
     dtype: str

@@ -64,6 +64,39 @@ LAYOUTS: Final[dict[str, Layout]] = {
 of the last dim, from storage offset 1.
 """
 
+
+def _placed(mesh: str, *placements: str, min_rank: int = 0) -> Layout:
+    made = f'torch.distributed.device_mesh.init_device_mesh("cpu", {mesh})'
+    listed = ", ".join(f"torch.distributed.tensor.{one}" for one in placements)
+    maker = "DTensor.from_local" if "Partial()" in placements else "distribute_tensor"
+    return Layout(f"torch.distributed.tensor.{maker}(values, {made}, [{listed}])", min_rank)
+
+
+PLACEMENTS: Final[dict[str, Layout]] = {
+    "replicate": _placed("(4,)", "Replicate()"),
+    "shard0": _placed("(4,)", "Shard(0)", min_rank=1),
+    "shard1": _placed("(4,)", "Shard(1)", min_rank=2),
+    "shard2": _placed("(4,)", "Shard(2)", min_rank=3),
+    "partial": _placed("(4,)", "Partial()"),
+    "shard0_replicate": _placed("(2, 2)", "Shard(0)", "Replicate()", min_rank=1),
+    "shard0_shard0": _placed("(2, 2)", "Shard(0)", "Shard(0)", min_rank=1),
+    "shard0_shard1": _placed("(2, 2)", "Shard(0)", "Shard(1)", min_rank=2),
+}
+"""How an input is a DTensor, on a mesh of `WORLD` processes: a placement for each dim of the mesh. The sizes are those
+of all shards together; of a partial one, those of each shard.
+"""
+
+WORLD: Final = 4
+
+ARRANGED: Final = LAYOUTS | PLACEMENTS
+"""What an input may be, beside its values."""
+
+
+def is_placed(item: Input) -> bool:
+    """Whether an input is a DTensor."""
+    return item.layout in PLACEMENTS
+
+
 Fault: TypeAlias = tuple[str, str]
 """What is wrong with an input: what was found, and what was expected."""
 
@@ -214,9 +247,9 @@ def fault_of(item: Input) -> Fault | None:
     # Leave out dims of size 0: strides are computed from the others in any case, and may overflow.
     if (spanned := math.prod(max(dim.size, 1) for dim in item.shape)) > MAX_ELEMENTS:
         return f"an input of {spanned} elements", f"at most {MAX_ELEMENTS}"
-    layout = LAYOUTS.get(item.layout)
+    layout = ARRANGED.get(item.layout)
     if layout is None:
-        return f"the layout {item.layout!r}", f"one of {', '.join(LAYOUTS)}"
+        return f"the layout {item.layout!r}", f"one of {', '.join(ARRANGED)}"
     if not layout.min_rank <= len(item.shape) <= layout.max_rank:
         return f"the layout {item.layout!r} of {len(item.shape)} dims", f"{layout.min_rank} to {layout.max_rank} dims"
     if item.requires_grad and item.dtype not in DIFFERENTIABLE:
@@ -255,7 +288,7 @@ def input_expression(item: Input, generator: Expr) -> Expr:
     elif isinstance(expr, Call) and expr.function == "Tensor.reshape":
         expr = Call("Tensor.clone", (expr,))
     reversed_dims = Sequence(tuple(Literal(dim) for dim in reversed(range(len(item.shape)))))
-    expr = substitute(_template(LAYOUTS[item.layout].source), {"values": expr, "shape": shape, "dims": reversed_dims})
+    expr = substitute(_template(ARRANGED[item.layout].source), {"values": expr, "shape": shape, "dims": reversed_dims})
     return Call("Tensor.requires_grad_", (expr,)) if item.requires_grad else expr
 
 

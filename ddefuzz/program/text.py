@@ -47,7 +47,7 @@ from ddefuzz.program.model import (
     Step,
 )
 from ddefuzz.program.options import fault_in
-from ddefuzz.program.recipes import ANNOTATIONS, DTYPES, LAYOUTS, RECIPES, fault_of
+from ddefuzz.program.recipes import ANNOTATIONS, ARRANGED, DTYPES, RECIPES, fault_of
 
 HEADER: Final = "# ddefuzz program v1"
 KEY_HEADER: Final = "# ddefuzz key v"  # and its version
@@ -275,10 +275,10 @@ def _parse_values(item: str, line: int, path: str) -> tuple[str, _Values]:
         match option:
             case ast.Name("grad") if not requires_grad:
                 requires_grad = True
-            case ast.Name(id) if id in LAYOUTS and layout == "contiguous":
+            case ast.Name(id) if id in ARRANGED and layout == "contiguous":
                 layout = id
             case _:
-                refuse(option, path, f"'grad' or one of the layouts {', '.join(LAYOUTS)}")
+                refuse(option, path, f"'grad' or one of the layouts {', '.join(ARRANGED)}")
     return name.strip(), _Values(line, _read_recipe(first, path), layout, requires_grad)
 
 

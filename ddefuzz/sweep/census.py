@@ -10,6 +10,7 @@ import msgspec
 from jinja2 import Environment
 
 from ddefuzz.escape import html_value, shell_words
+from ddefuzz.program.recipes import PLACEMENTS
 from ddefuzz.show.blocks import (
     Block,
     Commands,
@@ -81,7 +82,7 @@ class Upstream(msgspec.Struct, frozen=True):
 
 
 class Census(msgspec.Struct, frozen=True):
-    """The whole document."""
+    """The whole document. `placed` says that the inputs were DTensors."""
 
     torch: str
     generator: str
@@ -91,6 +92,7 @@ class Census(msgspec.Struct, frozen=True):
     rows: tuple[OpResult, ...]
     interrupted: bool = False
     upstream: Upstream | None = None
+    placed: bool = False
     schema: str = SCHEMA
 
 
@@ -186,6 +188,7 @@ def _why_here(result: OpResult, test: UpstreamResult | None, *, skipped: bool) -
 def census_document(census: Census) -> Iterator[Block]:
     """The page for a repository. An op that does not fail is only in the last list."""
     words = ["ddefuzz", "sweep", *(word for glob in census.selection for word in ("--ops", glob))]
+    words += ["--placements"] if census.placed else []
     words += ["--compare-upstream"] if census.upstream is not None else []
     selection = f", ops {' '.join(census.selection)}" if census.selection else ""
     yield Heading(f"Census of data-dependent errors: torch {census.torch}{selection}", 1)
@@ -228,7 +231,8 @@ def census_tables(census: Census) -> Iterator[Block]:
 
 def _cells(row: OpResult) -> tuple[Inline, ...]:
     failures = (
-        f"{one.finding or one.signature.kind} {one.signature.site} [{one.signature.anchor}]" for one in row.failures
+        f"{one.finding or one.signature.kind} {one.signature.site} [{one.signature.anchor}]{_placements(one)}"
+        for one in row.failures
     )
     sites: list[str | Span] = [*(Span(line, code=True) for line in dict.fromkeys(failures)), *row.lost]
     return (
@@ -241,6 +245,12 @@ def _cells(row: OpResult) -> tuple[Inline, ...]:
         str(row.runs),
         joined(sites, "\n"),
     )
+
+
+def _placements(failure: OpFailure) -> str:
+    """Where the inputs are DTensors: their placements in the runs that fail."""
+    ways = [form for form in failure.forms if set(form.split(", ")) <= PLACEMENTS.keys()]
+    return f" ({'; '.join(ways)})" if ways else ""
 
 
 def _upstream(upstream: Upstream) -> Iterator[Block]:

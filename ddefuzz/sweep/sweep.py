@@ -87,14 +87,14 @@ class Op(msgspec.Struct, frozen=True):
         return any(fnmatchcase(name, pattern) for name in (self.name, *self.calls, *short))
 
 
-def selected(versions: Versions, globs: Iterable[str]) -> tuple[Op, ...]:
-    """The ops that the globs match, all if there are none. They are shuffled, so that the time spent predicts
-    the time left.
+def selected(versions: Versions, globs: Iterable[str], *, placed: bool = False) -> tuple[Op, ...]:
+    """The ops that the globs match, all if there are none; OpInfo's alone if inputs are `placed`. They are shuffled,
+    so that the time spent predicts the time left.
 
     InputError for a glob that matches none.
     """
     ops = [Op(name, "opinfo") for name in versions.entries]
-    ops += (_of_catalogue(name, specs) for name, specs in by_template().items())
+    ops += () if placed else (_of_catalogue(name, specs) for name, specs in by_template().items())
     chosen = matching(tuple(ops), globs, Op.matches, "ops", "'chunk*'")
     return tuple(sorted(chosen, key=lambda op: hashlib.sha256(op.key.encode()).digest()))
 
@@ -322,6 +322,9 @@ Note: TypeAlias = Callable[[str], None]
 
 DEFAULT_CAPS = Caps()
 
+PLACED = Caps(placed=6)
+"""Inputs are DTensors."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -346,7 +349,7 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
     ):
         versions = first_answer(pool.submit(describe, DescribeTask(plan.upstream), START_SECONDS), stopped)
         running = Sweep(
-            ops=selected(versions, plan.globs),
+            ops=selected(versions, plan.globs, placed=bool(plan.caps.placed)),
             caps=plan.caps,
             jobs=plan.jobs,
             versions=versions,
@@ -373,6 +376,7 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
         rows=rows_of(swept),
         interrupted=running.interrupted,
         upstream=upstream,
+        placed=bool(plan.caps.placed),
     )
 
 

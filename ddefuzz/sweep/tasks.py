@@ -33,7 +33,7 @@ class Caps(msgspec.Struct, frozen=True):
     those before `samples` in the plainest form. `others` is the number of samples of each further dtype,
     `drawn` the number of programs of a catalogue's op. `effort` bounds the runs of the main dtype; a run counts
     by its unbacked dims, on which its time depends. `confirmed` is the number of signatures per op that are run
-    in capture stages.
+    in capture stages. If `placed` is not 0, so many samples are run in other forms instead: their inputs are DTensors.
     """
 
     full: int = 2
@@ -43,6 +43,7 @@ class Caps(msgspec.Struct, frozen=True):
     drawn: int = 2
     effort: int = 200
     confirmed: int = 4
+    placed: int = 0
 
 
 class SweepTask(msgspec.Struct, frozen=True):

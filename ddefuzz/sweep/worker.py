@@ -41,7 +41,7 @@ from ddefuzz.generate import opinfo
 from ddefuzz.generate.lockstep import tolerant_eager
 from ddefuzz.generate.make import singles, spread
 from ddefuzz.generate.opinfo import entries
-from ddefuzz.generate.variants import variants
+from ddefuzz.generate.variants import all_unbacked, is_well_formed, placed, variants
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
 from ddefuzz.ops.catalogue import OPS
@@ -202,6 +202,13 @@ def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Candidate]:
                 yield from _forms(program, number, dtype, None)
         return
     taken = opinfo.dtypes(task.op)
+    if caps.placed:
+        samples = spread(opinfo.samples(task.op, taken[0], dropped)) if taken else []
+        sized = [program for program in samples if all_unbacked(program) != program]
+        for number, program in enumerate(sized[: caps.placed]):
+            made = (one for one in placed(program) if is_well_formed(one.program) and opinfo.accepts(one.program))
+            yield from (Candidate(one.name, taken[0], one.program, number) for one in made)
+        return
     number = effort = 0
     for dtype in taken[:1]:
         for program in spread(opinfo.samples(task.op, dtype, dropped))[: caps.samples]:
@@ -287,12 +294,17 @@ class _Sweep:
     compared: dict[frozenset[Place], Outcome] = field(default_factory=dict)
     latest: Observation = field(default_factory=lambda: Observation(SCREEN, EXPLICIT, "ok"))
 
+    @property
+    def screening(self) -> Stage:
+        """The stage that runs first. FakeTensorMode makes no DTensors."""
+        return "compile" if self.task.caps.placed else SCREEN
+
     def screen(self, candidate: Candidate) -> None:
-        """Run a program in the fake stage under explicit semantics, and compare it with size-oblivious
+        """Run a program in the first stage under explicit semantics, and compare it with size-oblivious
         semantics.
         """
         text = print_program(candidate.program)
-        runs = judge_program(text, (SCREEN,), (EXPLICIT,), self._once_for_each_difference)
+        runs = judge_program(text, (self.screening,), (EXPLICIT,), self._once_for_each_difference)
         judged = result_of(text, runs, self.runner)
         self.runs += 1
         self.samples.add(candidate.sample)
@@ -367,7 +379,8 @@ class _Sweep:
         is_backward = seen.chosen.form == "backward"
         program = forward_of(seen.chosen.program) if is_backward else seen.chosen.program
         text = print_program(program)
-        for stage in ("aot",) if is_backward else CONFIRMING:
+        stages = ("compile",) if self.task.caps.placed else CONFIRMING
+        for stage in ("aot",) if is_backward else stages:
             judged = result_of(text, judge_program(text, (stage,), (EXPLICIT,), self.runner), self.runner)
             self.sightings += judged.sightings
             self._count(judged, text)

@@ -12,6 +12,8 @@ from ddefuzz.execute import comparison
 from ddefuzz.execute.comparison import CallResult, differences
 from ddefuzz.execute.exercise import aliases
 from ddefuzz.execute.protocol import Difference, What, is_accepted
+from ddefuzz.program.evaluate import materialize_input
+from ddefuzz.program.model import Dim, Input, Recipe
 
 ONE = torch.ones(2, 3)
 
@@ -123,3 +125,32 @@ def test_a_tensor_without_values_differs_in_a_script() -> None:
     real, meta = torch.ones(2), torch.ones(2, device="meta")
     told = comparison.seen(CallResult(result=real), CallResult(result=(meta,)), CallResult)
     assert told == {"eager": "returns", "captured": "returns", "differs": "values"}
+
+
+def placed(layout: str, dtype: str = "float32") -> Any:
+    return materialize_input(Input("x", dtype, (Dim(5), Dim(3)), Recipe("normal"), layout), 0)
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "differences"),
+    [
+        (placed("shard0"), placed("shard0"), []),
+        (placed("shard0"), placed("shard1"), [("placement", "result")]),
+        (placed("replicate"), placed("contiguous"), [("structure", "result")]),
+        (placed("shard0"), placed("shard0", "float64"), [("dtype", "result")]),
+        (placed("shard0"), placed("shard0") + 1, [("values", "result")]),
+    ],
+)
+def test_dtensors_differ_in_their_placements_and_their_own_shard(
+    expected: Any, found: Any, differences: list[tuple[What, str]]
+) -> None:
+    assert seen(expected, found) == differences
+
+
+def test_no_values_are_compared_where_an_input_is_on_several_processes() -> None:
+    eager, captured = (
+        CallResult(None, (ONE, 3), (placed("shard0"),)),
+        CallResult(None, (ONE + 1, 4), (placed("shard0"),)),
+    )
+    assert comparison.compared(eager, captured) == []
+    assert comparison.compared(eager, captured._replace(result=(ONE[:1], 3)))[0].what == "shape"

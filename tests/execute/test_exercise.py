@@ -382,3 +382,25 @@ def test_a_result_without_values_is_a_wrong_one() -> None:
     (call,) = observe(Run(ProgramSubject(text), "export", calls=("example",))).calls
     assert [(one.what, one.where, one.how) for one in call.differences] == [("values", "result", NO_VALUES)]
     assert call.node is None
+
+
+PLACED = f"""{HEADER}# inputs: x = normal, shard0; w = normal, replicate
+def program(x: Float32[Tensor, "u0=8 4"], w: Float32[Tensor, "4 3"]):
+    y = x @ w
+    return y, y.to_local()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["compile", "aot"])
+def test_a_program_of_dtensors_is_captured_and_called(stage: Stage) -> None:
+    observation = observe(Run(ProgramSubject(PLACED), stage, Semantics(), calls=("example", "random-1", "1", "0")))
+    assert (observation.outcome, observation.reason) == ("ok", "")
+    assert {call.agreement for call in observation.calls} == {"same"}
+
+
+@pytest.mark.parametrize("stage", ["fake", "export"])
+def test_a_stage_that_does_not_mark_dims_does_not_judge_dtensors(stage: Stage) -> None:
+    observation = observe(Run(ProgramSubject(PLACED), stage, Semantics()))
+    assert observation.outcome == "not-judged"
+    assert observation.reason.startswith("only mark_unbacked makes sizes of a DTensor unbacked")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -83,6 +84,31 @@ def test_every_layout_is_valid_at_any_size_and_is_no_view(layout: str) -> None:
             assert tensor.is_leaf
             assert tensor.requires_grad
             assert not tensor._is_view()
+
+
+@pytest.mark.parametrize(
+    ("placement", "placements", "own"),
+    [
+        ("replicate", "(Replicate(),)", (5, 3)),
+        ("shard0", "(Shard(dim=0),)", (2, 3)),
+        ("shard1", "(Shard(dim=1),)", (5, 1)),
+        ("partial", "(Partial(sum),)", (5, 3)),
+        ("shard0_replicate", "(Shard(dim=0), Replicate())", (3, 3)),
+        ("shard0_shard0", "(Shard(dim=0), Shard(dim=0))", (2, 3)),
+        ("shard0_shard1", "(Shard(dim=0), Shard(dim=1))", (3, 2)),
+    ],
+)
+def test_a_placed_input_is_a_dtensor_of_the_whole_shape(placement: str, placements: str, own: tuple[int, ...]) -> None:
+    tensor: Any = made(Input("x", "float32", dims(5, 3), Recipe("normal"), placement, requires_grad=True))
+    assert (str(tensor.placements), tuple(tensor.to_local().shape)) == (placements, own)
+    assert tensor.shape == (5, 3)
+    assert tensor.is_leaf
+    assert tensor.requires_grad
+
+
+def test_a_tensor_is_not_sharded_over_a_dim_that_it_lacks() -> None:
+    fault = fault_of(Input("x", "float32", dims(5), Recipe("normal"), "shard1"))
+    assert fault == ("the layout 'shard1' of 1 dims", "2 to 64 dims")
 
 
 @pytest.mark.parametrize(

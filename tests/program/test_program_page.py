@@ -10,7 +10,7 @@ import pytest
 from ddefuzz.ops.catalogue import GROUPS, parse
 from ddefuzz.program.evaluate import materialize, run_steps
 from ddefuzz.program.model import functions_in
-from ddefuzz.program.recipes import LAYOUTS, RECIPES
+from ddefuzz.program.recipes import ARRANGED, RECIPES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -23,8 +23,8 @@ def test_each_program_is_one_and_runs(text: str) -> None:
     run_steps(program, materialize(program))
 
 
-def test_the_page_names_every_recipe_and_layout() -> None:
-    for name in (*RECIPES, *LAYOUTS):
+def test_the_page_names_every_recipe_layout_and_placement() -> None:
+    for name in (*RECIPES, *ARRANGED):
         assert re.search(rf"`{name}(\(.*?\))?`", PAGE), name
 
 

@@ -36,7 +36,7 @@ from ddefuzz.program.model import (
     substitute,
 )
 from ddefuzz.program.options import fitting
-from ddefuzz.program.recipes import ANNOTATIONS, LAYOUTS, RECIPES, fault_of
+from ddefuzz.program.recipes import ANNOTATIONS, ARRANGED, RECIPES, fault_of
 from ddefuzz.program.text import Case, parse, print_program
 
 _IDENTIFIERS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
@@ -127,7 +127,7 @@ def inputs(draw: st.DrawFn, name: str, symbols: dict[str, int]) -> Input:
         args = tuple(draw(st.integers(0, 9)) for _ in range(count))
     if kind == "values":
         args = tuple(draw(st.booleans() | _INTS | _FINITE) for _ in range(count))
-    dtype, layout = draw(st.sampled_from(sorted(ANNOTATIONS))), draw(st.sampled_from(sorted(LAYOUTS)))
+    dtype, layout = draw(st.sampled_from(sorted(ANNOTATIONS))), draw(st.sampled_from(sorted(ARRANGED)))
     drawn = Input(name, dtype, shape, Recipe(kind, args), layout, draw(st.booleans()))
     plain = Input(name, "float32", shape, Recipe("normal"))
     return drawn if fault_of(drawn) is None else plain

@@ -77,7 +77,13 @@ def test_programs_needs_breaks() -> None:
         command.main(["--programs", "2"], standalone_mode=False)
 
 
-@pytest.mark.parametrize("words", [["--compare-upstream"], ["--fail-on", "any"], ["--format", "csv"]])
+@pytest.mark.parametrize("words", [["--compare-upstream"], ["--oracle", "agreement"]])
+def test_options_that_do_not_go_with_placements_are_refused(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="found --placements with"):
+        command.main(["--placements", *words], standalone_mode=False)
+
+
+@pytest.mark.parametrize("words", [["--compare-upstream"], ["--placements"], ["--fail-on", "any"], ["--format", "csv"]])
 def test_options_that_do_not_go_with_breaks_are_refused(words: list[str]) -> None:
     with pytest.raises(UsageError, match="found --breaks with"):
         command.main(["--breaks", *words], standalone_mode=False)

@@ -41,6 +41,17 @@ def test_an_op_that_traces() -> None:
     assert result.swept.runs > result.swept.samples > 0
 
 
+def test_an_op_of_dtensors_fails_with_some_placements() -> None:
+    result = run_sweep(SweepTask("mean", "opinfo", 0, Caps(placed=6, confirmed=1)))
+    (failed,) = result.swept.failures
+    assert str(failed.signature.site) == "torch/distributed/tensor/_ops/_math_ops.py:common_reduction_strategy"
+    assert "replicate" not in failed.forms
+    assert {"shard0", "shard1"} & set(failed.forms)
+    assert failed.stages == ("compile",)
+    assert parse(failed.program, "minimal").program.inputs[0].layout in failed.forms
+    assert {sighting.signature for sighting in result.sightings} == {failed.signature}
+
+
 def test_a_rescue_has_its_place() -> None:
     result = run_sweep(SweepTask("flip", "opinfo", 0, Caps(full=1, some=1, samples=4, others=0)))
     assert (result.swept.explicit, result.swept.size_oblivious) == ("ok", "dde")
