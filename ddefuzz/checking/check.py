@@ -465,6 +465,12 @@ def state_kept() -> Iterator[None]:
             numpy.random.set_state(state_of_numpy)
 
 
+def judged_stages(of_target: CaseRuns, capturing: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """The stages that a change has to pass: those that could judge the target without it."""
+    judged = {one.observation.stage for one in of_target.tried if one.observation.outcome != "not-judged"}
+    return tuple(stage for stage in capturing if stage in judged)
+
+
 def check_targets(
     executor: Executor, name: str, targets: Sequence[Target], options: Options, progress: Progress
 ) -> Report:
@@ -499,8 +505,8 @@ def check_targets(
                 interface = executor.submit(describe, target.subject, START_SECONDS).result() if helps else None
                 advice[target.case] = Advice(summary(failures[0]))
                 if isinstance(interface, Interface):
-                    trial = trial_in(executor, options.timeout)
-                    advice[target.case] = advise(failures, target.subject, interface, capturing, trial, options.budget)
+                    trial, judged = trial_in(executor, options.timeout), judged_stages(of_target, capturing)
+                    advice[target.case] = advise(failures, target.subject, interface, judged, trial, options.budget)
         passed = [one.observation.stage for one in of_target.tried if one.observation.outcome == "ok"]
         trying = tuple(stage for stage in capturing if stage in passed)
         if isinstance(target.subject, CallableSubject) and trying and not failures and options.budget is not None:

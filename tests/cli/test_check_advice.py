@@ -34,6 +34,26 @@ def test_a_branch_comes_with_a_promise_that_was_tried(tmp_path: Path) -> None:
     assert best["refuses"][0].startswith("refuses inputs for which kept.shape[0] <= 2, which eager takes, such as ")
 
 
+@pytest.mark.slow
+def test_a_stage_that_judges_no_dtensor_stops_no_change(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import torch\nfrom torch.distributed.tensor import Shard, distribute_tensor\n\n"
+        'if not torch.distributed.is_initialized():\n    torch.distributed.init_process_group("fake", rank=0, '
+        "world_size=4)\n\n\ndef f(x):\n    return x.mean(0)\n\n\ndef f_args():\n"
+        '    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (4,))\n'
+        "    return (distribute_tensor(torch.ones(8, 4), mesh, [Shard(0)]),)\n\n\nf_unbacked = {0: [0]}\n"
+    )
+    found = document(f"{path}:f", "--stage", "export", "--stage", "compile")
+    assert [(one["stage"], one["outcome"]) for one in found["captures"]] == [
+        ("export", "not-judged"),
+        ("compile", "fail"),
+    ]
+    best = found["changes"][0]["change"]
+    assert best["passes"] == ["compile"]
+    assert "+    torch._check(x.shape[0] % 4 == 0)\n" in best["diff"]
+
+
 def test_a_branch_between_results_of_one_shape_is_a_selection() -> None:
     best = document(f"{SUBJECTS}:branch", "--stage", "export", "--stage", "compile")["changes"][0]["change"]
     assert (best["kind"], best["refuses"]) == ("rewrite", [])
