@@ -125,7 +125,7 @@ def test_the_command_measures_and_writes_json(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("corpora/none.py",), "corpora/none.py: found no such file"),
-        (("corpora/cost/mlp.py", "--export", "--speedscope", "/proc/none/x.json"), "/proc/none"),
+        (("corpora/cost/mlp.py", "--export", "--speedscope", "README.md/x.json"), "README.md/x.json"),
         (("corpora/cost/mlp.py", "--speedscope", "x.json"), "found no --export, expected both"),
         (("corpora/cost/mlp.py", "--export", "--budget", "700"), "expected at most --timeout 600"),
         ((), "found no program, expected FILE, FILE:NAME, --ops N or --draws N"),

@@ -49,8 +49,8 @@ CRASHES = tuple(finding for finding in FINDINGS if finding.kind == "crash-in-cal
 
 SHOWN = tuple(finding for finding in FINDINGS if finding.id not in NO_SCRIPT and finding not in CRASHES)
 
-STRIDE = 10
-"""By default each tenth script and snippet is run, and each fifth patch."""
+STRIDE = 20
+"""By default one script and snippet of so many is run, and one patch of half as many."""
 
 COLD = SHOWN[:: len(SHOWN) // 6]
 """The findings whose scripts are also run by a plain interpreter, which needs 5 s each. The other tests run scripts in

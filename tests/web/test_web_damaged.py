@@ -70,14 +70,18 @@ COLUMNS = [(table.name, column.name) for table in METADATA.tables.values() for c
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("table", "name"), COLUMNS)
-def test_every_page_survives_a_damaged_column(whole: Path, tmp_path: Path, table: str, name: str) -> None:
+def test_every_page_survives_a_damaged_column(
+    whole: Path, tmp_path: Path, table: str, name: str, request: pytest.FixtureRequest
+) -> None:
+    """By default with three of the values, which are others for the next column."""
+    some = VALUES[COLUMNS.index((table, name)) % 3 :: 3]
     path = tmp_path / "a.db"
     shutil.copy(whole, path)
     with closing(sqlite3.connect(path)) as connection:
         (row,) = connection.execute(f'SELECT min(rowid) FROM "{table}"').fetchone()
         with Database.open(f"sqlite:///{path}") as database:
             client = client_of(database)
-            for value in VALUES:
+            for value in VALUES if request.config.getoption("--all-payloads") else some:
                 with connection:
                     connection.execute(f'UPDATE "{table}" SET "{name}" = ? WHERE rowid = ?', (value, row))
                 check_pages(client, f"{table}.{name} = {str(value)[:40]!r}")
