@@ -164,7 +164,7 @@ def is_rounding(unequal: Unequal, exact: CallResult, captured: CallResult) -> bo
 
 def compared(eager: CallResult, captured: CallResult) -> list[Unequal]:
     """The differences between two calls: results, inputs that were changed, gradients."""
-    valued = not any(map(is_shared_out, eager.inputs))
+    valued = not any(map(spans_processes, eager.inputs))
     unequal = unlike(eager.result, captured.result, valued=valued)
     for place, pair in enumerate(zip(eager.inputs, captured.inputs)):
         unequal += [one._replace(what="mutation") for one in unlike(*pair, f"input {place}", valued=valued)]
@@ -184,7 +184,7 @@ def is_distributed(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and hasattr(value, "device_mesh")
 
 
-def is_shared_out(value: Any) -> bool:
+def spans_processes(value: Any) -> bool:
     """Whether it is a DTensor of several processes. The others do not exist, so collectives return no values."""
     return is_distributed(value) and value.device_mesh.size() > 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import islice, product
 from typing import Final, NamedTuple
 
 from ddefuzz.ops.opinfo import OPINFO, TAKES_OUT
@@ -179,19 +179,22 @@ def _laid_out(item: Input, layout: str) -> Input:
 
 # DTensors
 
-MOST_PLACED: Final = 5
-"""How many of the ways to place the inputs of a program are tried. Those that place all inputs alike come first."""
+MOST_PLACED: Final = 6
+"""How many of the ways to place the inputs of a program are tried."""
 
 
 def placed(program: Program) -> Iterator[Variant]:
     """The program with its inputs as DTensors on a mesh of one dim, all dims unbacked, by the names of placements.
 
     What torch's own test tries, too: each input is whole, or sharded over one of its dims
-    (torch/testing/_internal/distributed/_tensor/common_dtensor.py, `DTensorConverter`).
+    (torch/testing/_internal/distributed/_tensor/common_dtensor.py, `DTensorConverter`). All inputs are placed alike
+    first, as far as their ranks allow, then in all other ways; the first input changes fastest.
     """
     choices = [["replicate", *(f"shard{dim}" for dim in range(min(len(item.shape), 3)))] for item in program.inputs]
-    ways = sorted(product(*choices), key=lambda way: len(set(way)))
-    for way in ways[:MOST_PLACED] if program.inputs else ():
+    names = max(choices, key=len, default=[])
+    alike = (tuple(name if name in one else "replicate" for one in choices) for name in names)
+    others = (way[::-1] for way in product(*reversed(choices)))
+    for way in list(dict.fromkeys((*alike, *islice(others, 2 * MOST_PLACED))))[:MOST_PLACED] if names else ():
         inputs = tuple(replace(item, layout=name) for item, name in zip(program.inputs, way, strict=True))
         yield Variant(", ".join(way), all_unbacked(replace(program, inputs=inputs)))
 

@@ -8,7 +8,7 @@ import pytest
 
 from ddefuzz.generate import opinfo
 from ddefuzz.generate.make import singles
-from ddefuzz.generate.variants import MAX_DIMS, Variant, all_unbacked, variants
+from ddefuzz.generate.variants import MAX_DIMS, MOST_PLACED, Variant, all_unbacked, placed, variants
 from ddefuzz.ops.catalogue import OPS, parse
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import digest, print_program
@@ -116,6 +116,54 @@ def test_backward_is_by_every_float_input() -> None:
 def test_what_has_no_dims_has_few_forms() -> None:
     text = TEXT.replace('"5 1"', '""').replace('"5 4"', '""')
     assert list(forms_of(program_of(text))) == ["static", "out", "method", "in-place", "backward"]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "names"),
+    [
+        (["4"], ["replicate", "shard0"]),
+        ([""], ["replicate"]),
+        (
+            ["4 3", "3 5"],
+            [
+                "replicate, replicate",
+                "shard0, shard0",
+                "shard1, shard1",
+                "shard0, replicate",
+                "shard1, replicate",
+                "replicate, shard0",
+            ],
+        ),
+        (
+            ["4", "4 3"],
+            [
+                "replicate, replicate",
+                "shard0, shard0",
+                "replicate, shard1",
+                "shard0, replicate",
+                "replicate, shard0",
+                "shard0, shard1",
+            ],
+        ),
+        ([], []),
+    ],
+)
+def test_the_ways_to_place_inputs(shapes: list[str], names: list[str]) -> None:
+    given = ", ".join(f'x{at}: Float32[Tensor, "{shape}"]' for at, shape in enumerate(shapes))
+    values = "".join(f"# inputs: {'; '.join(f'x{at} = normal' for at in range(len(shapes)))}\n" if shapes else "")
+    text = f"# ddefuzz program v1\n{values}def program({given}):\n    return torch.ones(2)\n"
+    assert [one.name for one in placed(parse(text, "placed.py").program)] == names
+
+
+def test_many_inputs_are_placed_in_few_ways() -> None:
+    inputs = [f"x{at}" for at in range(40)]
+    program = parse(
+        f"# ddefuzz program v1\n# inputs: {'; '.join(f'{name} = normal' for name in inputs)}\n"
+        f"def program({', '.join(f'{name}: Float32[Tensor, {chr(34)}4 3{chr(34)}]' for name in inputs)}):\n"
+        "    return torch.ones(2)\n",
+        "placed.py",
+    ).program
+    assert len(list(placed(program))) == MOST_PLACED
 
 
 def test_single_dims_are_bounded() -> None:
