@@ -36,8 +36,10 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import error_line, prepare
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.frames import traceback_frames
 from ddefuzz.instrument.recorder import modules_in
-from ddefuzz.internal import message_of
+from ddefuzz.internal import message_of, traceback_of
 from ddefuzz.program.plain import ControlFlowInPython
 from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size, order_of, with_drawn
@@ -343,7 +345,9 @@ def _ended(error: BaseException) -> CallEnd:
     message = message_of(error).strip()
     asserted = ASSERTION.search(message)
     first = message.partition("\n")[0][:300]
-    return CallEnd(f"{type(error).__name__}: {first}", asserted[1].strip() if asserted else "")
+    is_guard = type(error).__name__ == torch_api.GUARD_ERROR.name
+    shown = traceback_frames(traceback_of(error)) if is_guard else ()
+    return CallEnd(f"{type(error).__name__}: {first}", asserted[1].strip() if asserted else "", frames=shown)
 
 
 def _differences(expected: _Result, captured: _Result) -> Iterator[Difference]:

@@ -51,12 +51,14 @@ class CallEnd(msgspec.Struct, frozen=True):
     """How a call ended. `error` is the class and the first line of the message of the exception, empty if it returned.
 
     `expression` is the condition of a run-time assertion that failed, as torch printed it; empty for other errors.
-    `follows` is the assertion that torch derived this condition from, empty if it made the condition itself.
+    `follows` is the assertion that torch derived this condition from, empty if it made the condition itself. `frames`
+    are those of a data-dependent error, of which there is none at sizes that are numbers.
     """
 
     error: str = ""
     expression: str = ""
     follows: str = ""
+    frames: tuple[Frame, ...] = ()
 
     @property
     def returned(self) -> bool:

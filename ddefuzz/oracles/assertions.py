@@ -9,9 +9,10 @@ from itertools import islice, product
 
 import msgspec
 
-from ddefuzz.classify.anchor import expression_shape
+from ddefuzz.classify.anchor import expression_shape, python_anchor
 from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.plumbing import is_framework, is_guard_plumbing
 from ddefuzz.classify.signature import USER_CODE, Site
 from ddefuzz.execute.protocol import Call, Form, FormName, Observation, ProgramSubject, Run, Runner, differs
 from ddefuzz.instrument import torch_api
@@ -150,7 +151,8 @@ FORM_KINDS: Mapping[Kind, Callable[[Observation], Iterator[tuple[Form, str]]]] =
 
 def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     """For a call: the code that made the assertion, if the program is right without it; else the guard whose true value
-    fixes it; else the code that made the assertion; else the op that shows it alone. For a form: the function that
+    fixes it; else the code that made the assertion; else the code that asked at run time, if what was captured raises
+    a data-dependent error; else the op that shows it alone. For a form: the function that
     puts assertions into it.
     """
     if failure.kind in FORM_KINDS:
@@ -176,6 +178,9 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     if failure.kind == "missing-assertion" and (first := guard_of_dynamo(seen, call, shows, runner)) is not None:
         return first
     refused = call.captured if failure.kind == "over-strict" else call.eager
+    asking = [frame for frame in refused.frames if is_framework(frame) and not is_guard_plumbing(frame)]
+    if asking:  # nothing is traced there: what passes decisions on in a capture decides itself
+        return Location(Site("Python", asking[-1].file, asking[-1].function), asking[-1], python_anchor(asking[-1]))
     anchor = expression_shape(refused.expression) if refused.expression else refused.error.partition(":")[0]
     begins = shows if failure.kind == "over-strict" else _begins
     return op_to_blame(seen, call, begins, anchor, runner) or unknown(seen)

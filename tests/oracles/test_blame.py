@@ -95,6 +95,19 @@ def test_what_eager_refuses_later_is_blamed_on_what_differs_first(text: str, sta
     assert failures(text, stage, "assertions") == [named]
 
 
+GRADIENT_OF_A_DTENSOR = f"""{HEADER}normal, shard0, grad; w = normal, replicate
+def program(x: Float32[Tensor, "u0=8 4"], w: Float32[Tensor, "4 3"]):
+    return x @ w
+"""
+"""AOTAutograd keeps the traced sizes of the result, and compares those of its gradient with them."""
+
+
+@pytest.mark.slow
+def test_a_data_dependent_error_of_a_call_is_blamed_on_the_code_that_asked() -> None:
+    asking = "torch/_functorch/_aot_autograd/runtime_wrappers.py:maybe_coerce [expected_meta == runtime_meta]"
+    assert failures(GRADIENT_OF_A_DTENSOR, "aot", "assertions") == [f"over-strict at {asking}"]
+
+
 @dataclass(frozen=True)
 class Inverted:
     """A program, the stage that shows the fault, and the line of torch whose guards are answered True."""
