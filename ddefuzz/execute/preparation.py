@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ddefuzz.errors import InputError
+from ddefuzz.execute.comparison import is_distributed
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.recorder import Inputs
 from ddefuzz.program.options import NO_GRAD, TorchSetting
@@ -361,6 +362,7 @@ def inputs_of(prepared: PreparedSubject) -> Inputs:
         parameter_names(prepared),
         names,
         _named(prepared),
+        any(map(is_distributed, leaves_of(prepared))),
     )
 
 

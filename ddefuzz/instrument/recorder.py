@@ -49,6 +49,9 @@ _DIM = re.compile(r"L\['(?P<name>\w+)'\](?P<path>.*)\.size\(\)\[(?P<dim>\d+)\]")
 """A dim of an input as dynamo's sources are named: `L['batch']['ids'].size()[1]`."""
 
 
+_SYMBOL = re.compile(r"\b[usz]\d+\b")
+
+
 def _empty() -> Mapping[str, str]:
     return MappingProxyType({})
 
@@ -57,13 +60,24 @@ def _empty() -> Mapping[str, str]:
 class Inputs:
     """`masked` are the dims (`dim 0 of ids`) of each symbol that masks make unbacked. `leaves` are the names of all
     leaves of the arguments, `positional` those of the positional arguments: a stage may pass them as `args`, and
-    strict export numbers the leaves. `written` is how the user writes a leaf, by torch's name of it.
+    strict export numbers the leaves. `written` is how the user writes a leaf, by torch's name of it. Torch numbers the
+    symbols in order of the dims; of a DTensor, also the dims of its shard (`has_shards`).
     """
 
     masked: Mapping[str, str] = field(default_factory=_empty)
     positional: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     written: Mapping[str, str] = field(default_factory=_empty)
+    has_shards: bool = False
+
+    def names(self, dims: Mapping[str, str]) -> Mapping[str, str]:
+        """The subject's names of torch's symbols, where torch numbers others, too. `dims` are those of each symbol.
+
+        Empty if two symbols would have one name.
+        """
+        own = {dim: symbol for symbol, listed in self.masked.items() for dim in listed.split(", ")}
+        names = {symbol: own.get(dim.partition(", ")[0], symbol) for symbol, dim in dims.items()}
+        return names if self.has_shards and len(set(names.values())) == len(names) else {}
 
     def dim(self, source: str, frame: FrameType | None) -> str:
         """The dim of an input that a new symbol stands for, from torch's name of the symbol or from the mask that makes
@@ -298,15 +312,16 @@ class Recorder:
         return len(self._origins)
 
     def _rendered(self, raw: _RawRaise) -> RaisedError:
+        names = self.inputs.names({symbol: origin.source for symbol, origin in raw.origins})
         return RaisedError(
-            expression=str(raw.expression),
+            expression=_SYMBOL.sub(lambda one: names.get(one[0], one[0]), str(raw.expression)),
             method=raw.call.method,
             place=raw.place,
             python=frames.python_frames(raw.stacks.real),
             traced=frames.traced_frames(raw.stacks.traced),
             native=frames.native_frames(raw.native) if raw.native is not None else (),
             symbols=tuple(
-                SymbolOrigin(symbol, origin.op, frames.user_frame(origin.stacks), origin.source)
+                SymbolOrigin(names.get(symbol, symbol), origin.op, frames.user_frame(origin.stacks), origin.source)
                 for symbol, origin in raw.origins
             ),
             withheld=raw.withheld,

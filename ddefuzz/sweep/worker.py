@@ -49,6 +49,7 @@ from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.oracles.program import judge_program
 from ddefuzz.oracles.table import calls_of, comparing
 from ddefuzz.program.model import Attribute, Index, Program, functions_in
+from ddefuzz.program.sizes import static
 from ddefuzz.program.text import digest, print_program
 from ddefuzz.sweep.breaks import BreakSite, OpBreaks, OpBreaksTask
 from ddefuzz.sweep.tasks import (
@@ -293,6 +294,7 @@ class _Sweep:
     runs: int = 0
     compared: dict[frozenset[Place], Outcome] = field(default_factory=dict)
     latest: Observation = field(default_factory=lambda: Observation(SCREEN, EXPLICIT, "ok"))
+    dropped: Counter[str] = field(default_factory=Counter)
 
     @property
     def screening(self) -> Stage:
@@ -306,6 +308,9 @@ class _Sweep:
         text = print_program(candidate.program)
         runs = judge_program(text, (self.screening,), (EXPLICIT,), self._once_for_each_difference)
         judged = result_of(text, runs, self.runner)
+        if judged.sightings and self.task.caps.placed and self._fails_at_static_sizes(candidate):
+            self.dropped["fails at static sizes, too"] += 1
+            return
         self.runs += 1
         self.samples.add(candidate.sample)
         self.calls.update(
@@ -319,6 +324,11 @@ class _Sweep:
             _add(self.seen, sighting, candidate, text)
         if not judged.sightings and candidate.form in CALLED_FORMS:
             self._call(candidate, text)
+
+    def _fails_at_static_sizes(self, candidate: Candidate) -> bool:
+        """Whether the program cannot be captured with static sizes either: many ops do not take DTensors at all."""
+        run = Run(ProgramSubject(print_program(static(candidate.program))), self.screening, EXPLICIT)
+        return self.runner(run).outcome != "ok"
 
     def _call(self, candidate: Candidate, text: str) -> None:
         """Capture a program and call it, in one of the stages in turn."""
@@ -416,9 +426,8 @@ def run_sweep(task: SweepTask) -> SweepResult:
         note(Entry(task.index, run.stage, getattr(run.subject, "text", ""), semantics=str(run.semantics)))
         return observe(run)
 
-    dropped: Counter[str] = Counter()
     sweep = _Sweep(task, runner)
-    for candidate in chosen(task, dropped):
+    for candidate in chosen(task, sweep.dropped):
         sweep.screen(candidate)
     ordered = sorted(sweep.seen.values(), key=lambda seen: (seen.sighting.signature.kind != "dde", -seen.runs))
     failures = tuple(sweep.failed(seen, at < task.caps.confirmed) for at, seen in enumerate(ordered))
@@ -431,7 +440,7 @@ def run_sweep(task: SweepTask) -> SweepResult:
         failures=failures,
         rescued=tuple(sorted(sweep.rescued)),
         sites=tuple(sorted(f"{file}:{line}" for _, file, line in sweep.ledger.fallback_sites)),
-        dropped=dict(dropped),
+        dropped=dict(sweep.dropped),
         called=sweep.called,
         wrong=tuple(sweep.failed(seen, confirm=False) for seen in sweep.wrong.values()),
         cpu_seconds=cpu_seconds() - started,

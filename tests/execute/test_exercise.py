@@ -404,3 +404,15 @@ def test_a_stage_that_does_not_mark_dims_does_not_judge_dtensors(stage: Stage) -
     observation = observe(Run(ProgramSubject(PLACED), stage, Semantics()))
     assert observation.outcome == "not-judged"
     assert observation.reason.startswith("only mark_unbacked makes sizes of a DTensor unbacked")
+
+
+def test_symbols_of_dtensors_have_the_names_of_the_program() -> None:
+    """Torch numbers the dims of each shard, too: of these four, it calls the third and fourth u4 and u5."""
+    text = f"""{HEADER}# inputs: x = normal, shard0; i = index(4), shard0
+def program(x: Float32[Tensor, "u0=8 u1=4"], i: Int64[Tensor, "u2=8 u3=4"]):
+    return torch.scatter_add(x, 0, i, x)
+"""
+    raised = observe(Run(ProgramSubject(text), "compile", Semantics())).raised
+    assert raised is not None
+    assert raised.expression == "Eq(u1, u3)"
+    assert [(one.symbol, one.source) for one in raised.symbols] == [("u1", "dim 1 of x"), ("u3", "dim 1 of i")]

@@ -52,6 +52,13 @@ def test_an_op_of_dtensors_fails_with_some_placements() -> None:
     assert {sighting.signature for sighting in result.sightings} == {failed.signature}
 
 
+def test_what_fails_at_static_sizes_too_is_not_about_unbacked_ones() -> None:
+    """DTensor computes the offset of a shard with plain numbers: torch/distributed/tensor/_utils.py."""
+    swept = run_sweep(SweepTask("argmin", "opinfo", 0, Caps(placed=2, confirmed=1))).swept
+    assert (swept.failures, swept.explicit) == ((), "ok")
+    assert swept.dropped["fails at static sizes, too"] > 0
+
+
 def test_a_rescue_has_its_place() -> None:
     result = run_sweep(SweepTask("flip", "opinfo", 0, Caps(full=1, some=1, samples=4, others=0)))
     assert (result.swept.explicit, result.swept.size_oblivious) == ("ok", "dde")
