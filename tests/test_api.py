@@ -67,6 +67,7 @@ def test_the_examples_are_run_as_a_script_without_a_main_guard(tmp_path: Path) -
     assert "keep_positive does not export: fails in export. 1 problem." in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["<ipython-input-3-abc>", "/tmp/ipykernel_7/123.py"])
 def test_the_code_of_a_notebook_is_found_and_changed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(linecache.cache, name, (len(CELL), None, CELL.splitlines(keepends=True), name))

@@ -98,6 +98,7 @@ def test_unlike_cases_come_in_turn() -> None:
     assert [one.task.index for one in in_turn(cases)] == [0, 2, 1, 3]
 
 
+@pytest.mark.slow
 def test_a_sample_is_drawn_by_the_seed_one_mutant_a_function_and_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_stage_that_judges_no_dtensor_stops_no_change(tmp_path: Path) -> None:
     assert "+    torch._check(x.shape[0] % 4 == 0)\n" in best["diff"]
 
 
+@pytest.mark.slow
 def test_a_branch_between_results_of_one_shape_is_a_selection() -> None:
     best = document(f"{SUBJECTS}:branch", "--stage", "export", "--stage", "compile")["changes"][0]["change"]
     assert (best["kind"], best["refuses"]) == ("rewrite", [])

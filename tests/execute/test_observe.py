@@ -15,6 +15,7 @@ from torch._inductor import config as inductor_config
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
     CAPTURE_STAGES,
+    COMPILES,
     EXPLICIT,
     SIZE_OBLIVIOUS,
     STAGES,
@@ -64,7 +65,14 @@ def module_with(tmp_path: Path, body: str) -> CallableSubject:
     return CallableSubject(str(path), name="run")
 
 
-@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage != "inductor"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param(stage, marks=[pytest.mark.slow] if stage in COMPILES else [])
+        for stage in STAGES
+        if stage != "inductor"
+    ],
+)
 def test_a_program_that_captures(stage: Stage) -> None:
     seen = observe(Run(ProgramSubject(OK), stage, graph=True, calls=("example", "all")))
     assert (seen.stage, seen.outcome, seen.exceptions, seen.raised) == (stage, "ok", (), None)

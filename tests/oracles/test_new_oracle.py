@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -208,14 +209,22 @@ def test_an_oracle_with_its_own_stage_is_one_file_and_one_line(said: Said) -> No
     "stage", [stage for oracle in ORACLES for stage in oracle.stages], ids=lambda stage: stage.name
 )
 def test_each_stage_of_an_oracle_is_named_in_one_file(stage: OwnStage) -> None:
-    files = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and node.value == stage.name
-    }
+    files = {file for file, texts in texts_in_files().items() if stage.name in texts}
     elsewhere = OTHER_WORD if stage.name == "key" else ()
     assert len([file for file in files if not file.startswith(elsewhere)]) == 1, files
+
+
+@cache
+def texts_in_files() -> dict[str, set[str]]:
+    """The texts in the code of each file of the package."""
+    return {
+        path.relative_to(PACKAGE).as_posix(): {
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        for path in PACKAGE.rglob("*.py")
+    }
 
 
 OTHER_WORD = ("checking/", "cli/", "execute/protocol.py", "findings/", "show/", "web/")

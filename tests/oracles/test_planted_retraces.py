@@ -132,6 +132,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.plant.__name__)
 def test_a_fault_after_export_is_found_and_named(fault: Fault, monkeypatch: Patch) -> None:
     run = Run(ProgramSubject(PROGRAM), fault.stage, calls=CALL_SIZES)

@@ -64,6 +64,7 @@ def test_a_folder_without_wheels_is_refused(tmp_path: Path) -> None:
         wheels_in(tmp_path / "missing")
 
 
+@pytest.mark.slow
 def test_an_environment_has_this_torch_and_the_packages_of_this_python(tmp_path: Path) -> None:
     add_wheel(tmp_path, "2.99.1", requires="sympy>=1.1")
     (wheel,) = wheels_in(tmp_path)
@@ -78,6 +79,7 @@ def test_an_environment_has_this_torch_and_the_packages_of_this_python(tmp_path:
     assert not root.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("torch", "requires", "reason"),
     [
