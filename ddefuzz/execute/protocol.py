@@ -52,7 +52,7 @@ class CallEnd(msgspec.Struct, frozen=True):
 
     `expression` is the condition of a run-time assertion that failed, as torch printed it; empty for other errors.
     `follows` is the assertion that torch derived this condition from, empty if it made the condition itself. `frames`
-    are those of a data-dependent error, of which there is none at sizes that are numbers.
+    are those of a data-dependent error; a call has real sizes, so that a size of the trace was left in what it ran.
     """
 
     error: str = ""

@@ -64,7 +64,7 @@ from ddefuzz.program.model import (
     walk,
 )
 from ddefuzz.program.options import with_fitting
-from ddefuzz.program.recipes import ARRANGED, LAYOUTS, fault_of
+from ddefuzz.program.recipes import LAYOUTS, fault_of, with_fitting_layout
 from ddefuzz.program.sizes import static
 
 ATTEMPTS: Final = 60
@@ -306,11 +306,7 @@ def _layout(parent: Parent) -> Program | None:
     """Change the layout of one input."""
     program, random = parent.program, parent.random
     item = random.choice(program.inputs)
-    fitting = [
-        name
-        for name, layout in LAYOUTS.items()
-        if name != item.layout and layout.min_rank <= len(item.shape) <= layout.max_rank
-    ]
+    fitting = [name for name, layout in LAYOUTS.items() if name != item.layout and layout.fits(len(item.shape))]
     return _regrown(program, replace(item, layout=random.choice(fitting)), random) if fitting else None
 
 
@@ -335,7 +331,7 @@ def _unbacked(parent: Parent) -> Program | None:
         *(_with(item.shape, place, Dim(sizes[symbol], symbol)) for symbol in symbols),
     ]
     shape = random.choice([option for option in options if option != item.shape])
-    return _regrown(program, _refit(replace(item, shape=shape)), random)
+    return _regrown(program, with_fitting_layout(replace(item, shape=shape)), random)
 
 
 def _number(parent: Parent) -> Program | None:
@@ -364,7 +360,7 @@ def _dtype(parent: Parent) -> Program | None:
     program, random = parent.program, parent.random
     item = random.choice(program.inputs)
     dtype = random.choice([name for name in INPUT_DTYPES if name != item.dtype])
-    return _regrown(program, _refit(replace(item, dtype=dtype)), random)
+    return _regrown(program, with_fitting_layout(replace(item, dtype=dtype)), random)
 
 
 def _options(parent: Parent) -> Program | None:
@@ -454,14 +450,6 @@ def _whole(program: Program, steps: tuple[Step, ...], random: Random) -> Program
     grown = _Regrown(random, program)
     grown.steps(steps)
     return grown.lockstep.program() if len(grown.lockstep.steps) == len(steps) else None
-
-
-def _refit(item: Input) -> Input:
-    """An input whose layout and recipe may no longer fit, with ones that do."""
-    layout = ARRANGED[item.layout]
-    if not layout.min_rank <= len(item.shape) <= layout.max_rank:
-        item = replace(item, layout="contiguous")
-    return item
 
 
 def _put(expr: Expr, old: Expr, new: Expr) -> Expr:

@@ -415,7 +415,7 @@ def _layout(choices: Choices, rank: int) -> str:
     """The layout of a new input: usually contiguous. That of images and volumes is more often another one."""
     if not rank or not choices.one_in(5 if rank < 4 else 2):
         return "contiguous"
-    return choices.pick([name for name, layout in LAYOUTS.items() if layout.min_rank <= rank <= layout.max_rank])
+    return choices.pick([name for name, layout in LAYOUTS.items() if layout.fits(rank)])
 
 
 def draw_data(lockstep: Lockstep, choices: Choices, slot: Data) -> Handle:

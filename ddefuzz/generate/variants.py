@@ -174,7 +174,7 @@ def _layouts(program: Program) -> Iterator[Variant]:
 
 def _laid_out(item: Input, layout: str) -> Input:
     row = LAYOUTS[layout]
-    return replace(item, layout=layout) if row.min_rank <= len(item.shape) <= row.max_rank else item
+    return replace(item, layout=layout) if row.fits(len(item.shape)) else item
 
 
 # DTensors
@@ -190,11 +190,12 @@ def placed(program: Program) -> Iterator[Variant]:
     (torch/testing/_internal/distributed/_tensor/common_dtensor.py, `DTensorConverter`). All inputs are placed alike
     first, as far as their ranks allow, then in all other ways; the first input changes fastest.
     """
+    if not program.inputs:
+        return
     choices = [["replicate", *(f"shard{dim}" for dim in range(min(len(item.shape), 3)))] for item in program.inputs]
-    names = max(choices, key=len, default=[])
-    alike = (tuple(name if name in one else "replicate" for one in choices) for name in names)
+    alike = (tuple(name if name in one else "replicate" for one in choices) for name in max(choices, key=len))
     others = (way[::-1] for way in product(*reversed(choices)))
-    for way in list(dict.fromkeys((*alike, *islice(others, 2 * MOST_PLACED))))[:MOST_PLACED] if names else ():
+    for way in list(dict.fromkeys((*alike, *islice(others, 2 * MOST_PLACED))))[:MOST_PLACED]:
         inputs = tuple(replace(item, layout=name) for item, name in zip(program.inputs, way, strict=True))
         yield Variant(", ".join(way), all_unbacked(replace(program, inputs=inputs)))
 

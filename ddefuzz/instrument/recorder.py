@@ -50,6 +50,7 @@ _DIM = re.compile(r"L\['(?P<name>\w+)'\](?P<path>.*)\.size\(\)\[(?P<dim>\d+)\]")
 
 
 _SYMBOL = re.compile(r"\b[usz]\d+\b")
+"""A symbol in an expression as torch prints it."""
 
 
 def _empty() -> Mapping[str, str]:

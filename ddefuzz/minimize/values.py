@@ -29,7 +29,7 @@ from ddefuzz.program.model import (
     walk,
 )
 from ddefuzz.program.modules import is_module
-from ddefuzz.program.recipes import ARRANGED
+from ddefuzz.program.recipes import with_fitting_layout
 
 
 def drop_options(program: Program, facts: Facts) -> Iterator[Program]:
@@ -385,10 +385,7 @@ def _with_axes(program: Program, rank: int) -> Iterator[Program]:
 
 def _fitted(item: Input) -> Input:
     """The input with a recipe and a layout that its new shape and dtype allow."""
-    count, rank = math.prod(dim.size for dim in item.shape), len(item.shape)
-    layout = ARRANGED[item.layout]
-    if not layout.min_rank <= rank <= layout.max_rank:
-        item = replace(item, layout="contiguous")
+    item, count = with_fitting_layout(item), math.prod(dim.size for dim in item.shape)
     args = item.recipe.args
     match item.recipe.kind:
         case "trues" | "distinct":

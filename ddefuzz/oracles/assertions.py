@@ -152,8 +152,7 @@ FORM_KINDS: Mapping[Kind, Callable[[Observation], Iterator[tuple[Form, str]]]] =
 def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     """For a call: the code that made the assertion, if the program is right without it; else the guard whose true value
     fixes it; else the code that made the assertion; else the code that asked at run time, if what was captured raises
-    a data-dependent error; else the op that shows it alone. For a form: the function that
-    puts assertions into it.
+    a data-dependent error; else the op that shows it alone. For a form: the function that puts assertions into it.
     """
     if failure.kind in FORM_KINDS:
         form, condition = next(FORM_KINDS[failure.kind](failure.observation))

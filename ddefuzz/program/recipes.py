@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
@@ -50,6 +50,10 @@ class Layout:
     source: str
     min_rank: int = 0
     max_rank: int = 64
+
+    def fits(self, rank: int) -> bool:
+        """Whether a tensor of so many dims can have it."""
+        return self.min_rank <= rank <= self.max_rank
 
 
 LAYOUTS: Final[dict[str, Layout]] = {
@@ -95,6 +99,11 @@ ARRANGED: Final = LAYOUTS | PLACEMENTS
 def is_placed(item: Input) -> bool:
     """Whether an input is a DTensor."""
     return item.layout in PLACEMENTS
+
+
+def with_fitting_layout(item: Input) -> Input:
+    """The input, contiguous if its shape cannot have its layout."""
+    return item if ARRANGED[item.layout].fits(len(item.shape)) else replace(item, layout="contiguous")
 
 
 Fault: TypeAlias = tuple[str, str]
@@ -250,7 +259,7 @@ def fault_of(item: Input) -> Fault | None:
     layout = ARRANGED.get(item.layout)
     if layout is None:
         return f"the layout {item.layout!r}", f"one of {', '.join(ARRANGED)}"
-    if not layout.min_rank <= len(item.shape) <= layout.max_rank:
+    if not layout.fits(len(item.shape)):
         return f"the layout {item.layout!r} of {len(item.shape)} dims", f"{layout.min_rank} to {layout.max_rank} dims"
     if item.requires_grad and item.dtype not in DIFFERENTIABLE:
         return f"grad of {item.dtype}", "a float or complex dtype"
