@@ -176,8 +176,8 @@ def command(
         return
     if programs is not None:
         raise click.UsageError("found --programs without --breaks, expected both")
-    if placements and (compare_upstream or oracles != CAPTURE):
-        raise click.UsageError("found --placements with --compare-upstream or --oracle, expected it without them")
+    if placements and compare_upstream:
+        raise click.UsageError("found --placements with --compare-upstream, expected it without")
     chosen = tuple(name for name in NAMES if name in {*CAPTURE, *oracles})
     caps = PLACED if placements else DEFAULT_CAPS
     plan = Plan(globs=globs, caps=caps, jobs=jobs, fresh=fresh, upstream=compare_upstream, oracles=chosen)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -18,10 +18,20 @@ import torch
 
 from ddefuzz.errors import is_of
 from ddefuzz.execute import comparison, journal
-from ddefuzz.execute.comparison import ROUNDED, by_place, compared, gradients_of, is_inexact, is_rounding, lacks_values
+from ddefuzz.execute.comparison import (
+    ROUNDED,
+    by_place,
+    compared,
+    gradients_of,
+    is_inexact,
+    is_rounding,
+    lacks_values,
+    spans_processes,
+)
 from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, marked_sizes, run_nodes
 from ddefuzz.execute.isolation import TransformsLeft
 from ddefuzz.execute.preparation import PreparedSubject, leaves_of
+from ddefuzz.execute.processes import all_processes, by_process, exchanged
 from ddefuzz.execute.protocol import (
     NO_VALUES,
     ONLY_IN_EAGER,
@@ -89,15 +99,22 @@ NO_MEMORY = "can't allocate memory"
 
 
 class _At(NamedTuple):
-    """A subject at the sizes of this name; `kept` are those of symbols that masks make (see `PreparedSubject.kept`)."""
+    """A subject at the sizes of this name; `kept` are those of symbols that masks make (see `PreparedSubject.kept`).
+    `everywhere` says that calls compute what all processes of a mesh do.
+    """
 
     size: CallSize
     subject: Subject
     kept: Mapping[str, int]
+    everywhere: bool = False
 
     def fresh(self) -> PreparedSubject:
         """New arguments."""
         return replace(prepare(self.subject), kept=self.kept)
+
+    def mode(self) -> AbstractContextManager[object]:
+        """Where arguments and gradients are made."""
+        return all_processes() if self.everywhere else nullcontext()
 
 
 @TransformsLeft()
@@ -120,6 +137,8 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...]) -> Call:
     compared = _compared(call, at, capture, expected, captured) if returned else call
     if call.recompiled:
         return compared
+    if compared.agreement == "same" and not compared.accepted and any(map(spans_processes, expected.left.inputs)):
+        compared = _everywhere(compared, at, capture)
     journal.enter("reading")
     ran = _ran(capture, at.fresh())
     # The graph of a program that returns a tensor of its trace lacks what computes it.
@@ -143,6 +162,33 @@ def _compared(call: Call, at: _At, capture: Capture, expected: _Result, captured
         if is_of(error, MemoryError) or isinstance(at.subject, ProgramSubject):
             raise
         return msgspec.structs.replace(call, agreement="incomparable", why=f"not compared: {error_line(error)}")
+
+
+def _everywhere(call: Call, at: _At, capture: Capture) -> Call:
+    """A call with DTensors, compared once more, with the values of all processes. As it is, if torch has none of them:
+    the graph of another stage, DTensors that are no arguments, an op that LocalTensorMode cannot run.
+    """
+    if not isinstance(at.subject, ProgramSubject):
+        return call
+
+    def compute(fresh: PreparedSubject) -> Any:
+        mine = at.fresh()
+        with exchanged(leaves_of(mine), leaves_of(fresh)) as exchange:
+            value = exchange.of(capture.compute(mine))
+        if not exchange.is_done:
+            raise NotImplementedError
+        return value
+
+    def reference(fresh: PreparedSubject) -> Any:
+        with all_processes():
+            return capture.reference(fresh)
+
+    changed, everywhere = capture._replace(compute=compute, reference=reference), at._replace(everywhere=True)
+    expected, captured = _run("eager", everywhere, changed), _run("captured", everywhere, changed)
+    if not (expected.ended.returned and captured.ended.returned):
+        return call
+    judged = _judged(call, everywhere, changed, expected, captured)
+    return call if judged.agreement == "incomparable" else judged
 
 
 def _judged(call: Call, at: _At, capture: Capture, expected: _Result, captured: _Result) -> Call:
@@ -291,7 +337,8 @@ def _run(
     eager: float = 0.0,
 ) -> _Result:
     journal.enter(side, at.size, eager=eager)
-    fresh = at.fresh()
+    with at.mode():
+        fresh = at.fresh()
     if seed:
         torch.default_generator.manual_seed(seed)
     if nudge is not None:
@@ -304,12 +351,14 @@ def _run(
             if order:
                 journal.enter(side, at.size, gradient=True, eager=eager)
             leaves = tuple(leaves_of(fresh))
-            gradients = gradients_of(value, leaves, order) if order else ()
+            with at.mode():
+                gradients = gradients_of(value, leaves, order) if order else ()
     except MemoryError:  # not the subject's (see `observe`)
         raise
     except BaseException as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
         return _Result(_ended(error))
-    return _Result(CallEnd(), comparison.CallResult(None, value, leaves, gradients))
+    left = comparison.CallResult(None, value, leaves, gradients)
+    return _Result(CallEnd(), by_process(left) if at.everywhere else left)
 
 
 def _nudge(leaves: list[Any], seed: int) -> None:

@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Node
 from ddefuzz.errors import InputError
 from ddefuzz.execute.comparison import is_distributed
 from ddefuzz.execute.preparation import PreparedSubject, UnbackedDim, leaves_of, shapes_around, symbols_of, with_leaves
+from ddefuzz.execute.processes import call_graph
 from ddefuzz.execute.protocol import RETRACES, SCREEN, Stage
 from ddefuzz.execute.scratch import PREFIX
 from ddefuzz.files import is_there
@@ -331,7 +332,7 @@ def compiled(backend: str, *, again: bool = True) -> StageFunction:
                 if capturing:
                     raise CaptureEndedError
                 called.append(args)
-                return compute(*args)
+                return call_graph(graph, args) if backend == "eager" else compute(*args)
 
             return run
 

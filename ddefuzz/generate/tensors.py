@@ -437,7 +437,7 @@ def draw_data(lockstep: Lockstep, choices: Choices, slot: Data) -> Handle:
 
 
 def add_leaf(lockstep: Lockstep, slot: Leaf) -> Handle:
-    """A new input that requires a gradient."""
+    """A new input."""
     symbols = dict(zip(slot.unbacked, lockstep.fresh_symbols(), strict=False))
     dims = tuple(Dim(size, symbols.get(dim)) for dim, size in enumerate(slot.shape))
-    return lockstep.add_input("float32", dims, Recipe("normal"), slot.layout, requires_grad=True)
+    return lockstep.add_input("float32", dims, Recipe("normal"), slot.layout, slot.gradient)

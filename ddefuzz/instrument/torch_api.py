@@ -351,6 +351,9 @@ UPSTREAM_XFAIL = Api("torch.testing._internal.common_ops_unbacked:ops_dde_xfail"
 UPSTREAM_SKIP = Api(
     "torch.testing._internal.common_ops_unbacked:ops_unbacked_skip", "upstream's list of ops that are skipped"
 )
+LOCAL_TENSOR_MODE = Api(
+    "torch.distributed._local_tensor:LocalTensorMode", "runs DTensors for all processes at once, with their values"
+)
 NO_TORCH_FUNCTION = Api("torch._C:DisableTorchFunction", "calls a function without its torch function modes")
 OVERLOAD_PACKET = Api("torch._ops:OpOverloadPacket", "an aten op, whose text is its name")
 OVERLOAD = Api("torch._ops:OpOverload", "one overload of it")

@@ -1,11 +1,12 @@
-"""Catalogue: DTensors on a mesh of one process. The calls end with a plain tensor.
+"""Catalogue: DTensors, on a mesh of one process and on one of four. The calls end with a plain tensor.
 
-`flatten` is missing: in eager, torch 2.13 does not end for a DTensor without elements.
+`flatten` is missing: in eager, torch 2.13 does not end for a DTensor without elements. FSDP2 is, too: dynamo does not
+trace its hooks with fullgraph=True, whatever the sizes are (`torch._dynamo.disable`).
 """
 
 from __future__ import annotations
 
-from ddefuzz.ops.spec import OpSpec, Size, Tensor, op
+from ddefuzz.ops.spec import Data, Leaf, OpSpec, Size, Tensor, choice, op
 
 MESH = 'torch.distributed.device_mesh.init_device_mesh("cpu", (1,))'
 SHARDED = f"torch.distributed.tensor.DTensor.from_local(x, {MESH}, [torch.distributed.tensor.Shard(0)])"
@@ -15,6 +16,28 @@ GATHERED = f"redistribute({MESH}, [torch.distributed.tensor.Replicate()])"
 U = Size(1, 8)
 ROWS = Tensor(shape=("u", 4))
 SQUARE = Tensor(shape=(4, 4))
+
+FOUR = 'torch.distributed.device_mesh.init_device_mesh("cpu", (4,))'
+REPLICATE = f"redistribute({FOUR}, [torch.distributed.tensor.Replicate()])"
+BY_ROW = Leaf((8, 4), (0,), "shard0", gradient=False)
+BY_COLUMN = Leaf((8, 4), (0,), "shard1", gradient=False)
+BY_BOTH = Leaf((8, 4), (0, 1), "shard0_shard1", gradient=False)
+WHOLE = Leaf((8, 4), (0,), "replicate", gradient=False)
+SUMMANDS = Leaf((8, 4), (0,), "partial", gradient=False)
+HEADS = Leaf((2, 4, 6, 8), (0, 2), "shard1", gradient=False)
+WEIGHT_BY_ROW = Leaf((4, 4), (), "shard0", gradient=False)
+WEIGHT_BY_COLUMN = Leaf((4, 4), (), "shard1", gradient=False)
+
+FUNCTIONAL = "torch.distributed._functional_collectives"
+WAIT = f"{FUNCTIONAL}.wait_tensor"
+TOKENS = Leaf((24, 4), (), "replicate", gradient=False)
+COUNT = Data("sizes", (1,))
+SPLIT = "[n.item(), n.item(), n.item(), n.item()]"
+
+PARALLEL = "torch.distributed.tensor.parallel"
+COLUMNS = f"{PARALLEL}.parallelize_module(torch.nn.Linear(4, 8), {FOUR}, {PARALLEL}.ColwiseParallel())"
+AFTER_THEM = f"{PARALLEL}.parallelize_module(torch.nn.Linear(8, 4), {FOUR}, {PARALLEL}.RowwiseParallel())"
+TWO_LAYERS = f"torch.nn.Sequential({COLUMNS}, torch.nn.ReLU(), {AFTER_THEM})"
 
 DISTRIBUTED: tuple[OpSpec, ...] = (
     op(f"{SHARDED}.to_local()", u=U, x=ROWS),
@@ -32,4 +55,37 @@ DISTRIBUTED: tuple[OpSpec, ...] = (
     op(f"{REPLICATED}[1:].to_local()", u=U, x=ROWS),
     op(f"({REPLICATED} * 2 + 1).full_tensor()", u=U, x=ROWS),
     op(f"{REPLICATED}.shape[0]", u=U, x=ROWS),
+
+    op("torch.sum(x, 0).full_tensor()", x=BY_ROW),
+    op("torch.sum(x, 1).full_tensor()", x=BY_COLUMN),
+    op("torch.var(x, 1).full_tensor()", x=BY_ROW),
+    op("torch.softmax(x, 1).full_tensor()", x=BY_COLUMN),
+    op("torch.cumsum(x, 0).full_tensor()", x=BY_ROW),
+    op("(x @ w).full_tensor()", x=BY_ROW, w=WEIGHT_BY_COLUMN),
+    op("torch.nn.functional.linear(x, w).full_tensor()", x=WHOLE, w=WEIGHT_BY_ROW),
+    op("torch.nn.functional.linear(x, w).full_tensor()", x=BY_COLUMN, w=WEIGHT_BY_COLUMN),
+    op("torch.nn.functional.layer_norm(x, (4,)).full_tensor()", x=BY_ROW),
+    op("torch.cat([x, y]).full_tensor()", x=BY_ROW, y=BY_ROW),
+    op("torch.stack([x, x]).full_tensor()", x=BY_BOTH),
+    op("x.view(-1, 2).full_tensor()", x=BY_COLUMN),
+    op("x.transpose(0, 1).full_tensor()", x=BY_BOTH),
+    op("x.unsqueeze(0).expand(3, -1, -1).full_tensor()", x=BY_ROW),
+    op("x[1:].full_tensor()", x=BY_COLUMN),
+    op("torch.split(x, 2, 1)[0].full_tensor()", x=BY_ROW),
+    op("torch.where(x > 0, x, y).full_tensor()", x=BY_ROW, y=BY_ROW),
+    op("torch.sort(x, 1)[0].full_tensor()", x=BY_ROW),
+    op("torch.nn.functional.pad(x, (1, 0)).full_tensor()", x=BY_ROW),
+    op("torch.nn.functional.scaled_dot_product_attention(x, x, x).full_tensor()", x=HEADS),
+    op(f"x.{REPLICATE}.to_local()", x=BY_ROW),
+    op(f"x.{REPLICATE}.to_local()", x=SUMMANDS),
+    op(f"x.redistribute({FOUR}, [torch.distributed.tensor.Shard(1)]).to_local()", x=BY_ROW),
+    op(f"x.redistribute({FOUR}, [torch.distributed.tensor.Shard(0)]).to_local()", x=SUMMANDS),
+    op("x.full_tensor()", x=BY_BOTH),
+    op(f"{WAIT}({FUNCTIONAL}.all_gather_single(x.to_local(), 0, {FOUR}))", x=WHOLE),
+    op(f"{WAIT}({FUNCTIONAL}.all_reduce(x.to_local(), s, {FOUR}))", x=WHOLE, s=choice("sum", "max")),
+    op(f"{WAIT}({FUNCTIONAL}.reduce_scatter_single(x.to_local(), 'sum', 1, {FOUR}))", x=WHOLE),
+    op(f"{WAIT}({FUNCTIONAL}.all_to_all_single(x.to_local()[: 4 * n.item()], {SPLIT}, {SPLIT}, {FOUR}))",
+       x=TOKENS, n=COUNT),
+    op(f"{COLUMNS}(x)", u=U, x=ROWS),
+    op(f"{WAIT}({TWO_LAYERS}(x))", u=U, x=ROWS),
 )  # fmt: skip

@@ -148,8 +148,8 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A float input of these sizes for which a gradient is computed. Each of the dims `unbacked` has its own
-    symbol.
+    """A float input of these sizes. Each of the dims `unbacked` has its own symbol. With `gradient`, its gradient is
+    computed.
 
     `layout` is one of `recipes.LAYOUTS`.
     """
@@ -157,6 +157,7 @@ class Leaf:
     shape: tuple[int, ...]
     unbacked: tuple[int, ...] = ()
     layout: str = "contiguous"
+    gradient: bool = True
 
 
 @dataclass(frozen=True, slots=True)

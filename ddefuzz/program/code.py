@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Final
 
 from ddefuzz.program.expressions import imported_for, print_expression
-from ddefuzz.program.model import Call, Constant, Input, Program, functions_in
+from ddefuzz.program.model import Call, Constant, Expr, Input, Program, Sequence, functions_in, walk
 from ddefuzz.program.model import Literal as Value
-from ddefuzz.program.modules import SEED, hoisted, is_mesh, modules_of
+from ddefuzz.program.modules import SEED, has_mesh, hoisted, is_mesh, modules_of
 from ddefuzz.program.options import NO_GRAD, OPTIONS, mark_calls, marks_in, settings_in
 from ddefuzz.program.recipes import WORLD, input_expression, is_placed
 from ddefuzz.program.sizes import COMPILED, MARKED
@@ -141,9 +141,16 @@ def made_of(program: Program, *, seeded: bool = True) -> list[str]:
     modules = modules_of(program)
     lines = ["def __init__(self):", "    super().__init__()"] if modules else []
     for expr, name in modules.items():
-        before = _ALONE if is_mesh(expr) else [f"torch.manual_seed({SEED})"] if seeded else []
+        group = [] if not has_mesh(expr) else _ALONE if _is_alone(expr) else _GROUP
+        before = [*group, *([f"torch.manual_seed({SEED})"] if seeded and not is_mesh(expr) else [])]
         lines += [f"    {line}" for line in (*before, f"self.{name} = {print_expression(expr)}")]
     return [*lines, ""] if lines else []
+
+
+def _is_alone(expr: Expr) -> bool:
+    """Whether the meshes of an expression have one process each."""
+    shapes = [node.args[1] for node in walk(expr) if isinstance(node, Call) and is_mesh(node)]
+    return all(shape == Sequence((Value(1),)) for shape in shapes)
 
 
 _ALONE: Final = [
@@ -159,7 +166,7 @@ _GROUP: Final = [
     "if not torch.distributed.is_initialized():",
     f'    torch.distributed.init_process_group("fake", rank=0, world_size={WORLD})',
 ]
-"""The process group of inputs that are DTensors. The other processes do not exist."""
+"""The process group of inputs that are DTensors, and of a larger mesh. The other processes do not exist."""
 
 
 def class_of(program: Program, parameters: list[str], before: list[str], *, seeded: bool = True) -> list[str]:

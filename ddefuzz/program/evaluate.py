@@ -32,7 +32,7 @@ from ddefuzz.program.model import (
     Step,
     Unary,
 )
-from ddefuzz.program.modules import SEED, is_made_before, is_mesh
+from ddefuzz.program.modules import SEED, has_mesh, is_made_before
 from ddefuzz.program.plain import FOR_A_NEW_PROGRAM
 from ddefuzz.program.recipes import WORLD, input_expression, is_placed
 
@@ -147,7 +147,7 @@ def made_before(expr: Expr) -> Any:
     with torch.random.fork_rng(devices=()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.default_generator.manual_seed(SEED)
-        if is_mesh(expr):
+        if has_mesh(expr):
             join_fake()
         return _made(expr)
 

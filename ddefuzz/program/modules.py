@@ -34,7 +34,10 @@ MESH: Final = "torch.distributed.device_mesh.init_device_mesh"
 """Makes the mesh. The process group is the process alone."""
 
 CHANGES: Final = frozenset(
-    f"torch.nn.utils.parametrizations.{name}" for name in ("orthogonal", "spectral_norm", "weight_norm")
+    {
+        *(f"torch.nn.utils.parametrizations.{name}" for name in ("orthogonal", "spectral_norm", "weight_norm")),
+        "torch.distributed.tensor.parallel.parallelize_module",
+    }
 )
 """Functions that change a module and return it."""
 
@@ -68,6 +71,11 @@ def called_name(expr: Call | Apply) -> str:
 def is_mesh(expr: Expr) -> bool:
     """Whether an expression makes the mesh."""
     return isinstance(expr, Call) and expr.function == MESH
+
+
+def has_mesh(expr: Expr) -> bool:
+    """Whether a mesh is made somewhere in an expression."""
+    return any(map(is_mesh, walk(expr)))
 
 
 def is_made_before(expr: Expr) -> bool:

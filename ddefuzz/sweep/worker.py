@@ -46,7 +46,7 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
 from ddefuzz.ops.catalogue import OPS
 from ddefuzz.oracles.capture import classify, judge
-from ddefuzz.oracles.program import judge_program
+from ddefuzz.oracles.program import CAPTURE, JudgedRun, judge_program
 from ddefuzz.oracles.table import calls_of, comparing
 from ddefuzz.program.model import Attribute, Index, Program, functions_in
 from ddefuzz.program.sizes import static
@@ -265,6 +265,9 @@ def _upstream() -> tuple[tuple[str, ...], tuple[str, ...]]:
 CALLED_FORMS: Final = frozenset({"all", "drawn"})
 """The forms of samples that are called: all dims unbacked, or as the catalogue draws them."""
 
+CALLED_WITH_PLACEMENTS: Final[tuple[Stage, ...]] = ("compile", "aot")
+"""The stages in which samples are called whose inputs are DTensors: those that compute the values of all processes."""
+
 
 @dataclass(slots=True)
 class _SignatureRuns:
@@ -308,8 +311,7 @@ class _Sweep:
         text = print_program(candidate.program)
         runs = judge_program(text, (self.screening,), (EXPLICIT,), self._once_for_each_difference)
         judged = result_of(text, runs, self.runner)
-        if judged.sightings and self.task.caps.placed and self._fails_at_static_sizes(candidate):
-            self.dropped["fails at static sizes, too"] += 1
+        if judged.sightings and self._fails_at_static_sizes(candidate, self.screening):
             return
         self.runs += 1
         self.samples.add(candidate.sample)
@@ -322,29 +324,46 @@ class _Sweep:
             self.rescued.update(dict.fromkeys(f"{place.file}:{place.line}" for place in undecided))
         for sighting in judged.sightings:
             _add(self.seen, sighting, candidate, text)
-        if not judged.sightings and candidate.form in CALLED_FORMS:
+        if not judged.sightings and (self.task.caps.placed or candidate.form in CALLED_FORMS):
             self._call(candidate, text)
 
-    def _fails_at_static_sizes(self, candidate: Candidate) -> bool:
-        """Whether the program cannot be captured with static sizes either: many ops do not take DTensors at all."""
-        run = Run(ProgramSubject(print_program(static(candidate.program))), self.screening, EXPLICIT)
-        return self.runner(run).outcome != "ok"
+    def _fails_at_static_sizes(self, candidate: Candidate, stage: Stage) -> bool:
+        """Whether inputs are DTensors, and the program fails with static sizes, too: many ops do not take DTensors."""
+        if not self.task.caps.placed:
+            return False
+        (judged,) = self._judged(print_program(static(candidate.program)), stage)
+        fails = judged.observation.outcome != "ok" or bool(judged.failures)
+        if fails:
+            self.dropped["fails at static sizes, too"] += 1
+        return fails
 
     def _call(self, candidate: Candidate, text: str) -> None:
         """Capture a program and call it, in one of the stages in turn."""
-        oracles = tuple(name for name in self.task.oracles if calls_of((name,)))
-        if not oracles:
+        if not self._calling:
             return
-        stage = FRONTENDS[self.called % len(FRONTENDS)]
-        (judged,) = judge_program(
-            text, (stage,), (EXPLICIT,), self.runner, oracles=oracles, compare=bool(comparing(oracles)), sampled=True
-        )
-        self.called += bool(judged.observation.calls)
-        seen = result_of(text, (judged,), self.runner)
+        stages = CALLED_WITH_PLACEMENTS if self.task.caps.placed else FRONTENDS
+        stage = stages[self.called % len(stages)]
+        judged = self._judged(text, stage)
+        self.called += bool(judged[0].observation.calls)
+        seen = result_of(text, judged, self.runner)
+        if seen.sightings and self._fails_at_static_sizes(candidate, stage):
+            return
         self._count(seen, text)
         self.sightings += seen.sightings
         for sighting in seen.sightings:
             _add(self.wrong, sighting, candidate, text)
+
+    @property
+    def _calling(self) -> tuple[str, ...]:
+        """The oracles that judge calls."""
+        return tuple(name for name in self.task.oracles if calls_of((name,)))
+
+    def _judged(self, text: str, stage: Stage) -> tuple[JudgedRun, ...]:
+        oracles = self._calling
+        compare = bool(comparing(oracles))
+        return judge_program(
+            text, (stage,), (EXPLICIT,), self.runner, oracles=oracles or CAPTURE, compare=compare, sampled=True
+        )
 
     def _once_for_each_difference(self, run: Run) -> Observation:
         """Run. A second run under size-oblivious semantics is made only if the answers differ at places

@@ -8,11 +8,14 @@ from typing import Any, Literal
 
 import pytest
 import torch
+from torch.distributed.tensor import DTensor
+from torch.fx import GraphModule
 
 from ddefuzz.execute import exercise as exercise_module
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.preparation import PreparedSubject
+from ddefuzz.execute.processes import Exchange
 from ddefuzz.execute.protocol import (
     CHEAP_TO_CALL,
     NO_VALUES,
@@ -397,6 +400,47 @@ def test_a_program_of_dtensors_is_captured_and_called(stage: Stage) -> None:
     observation = observe(Run(ProgramSubject(PLACED), stage, Semantics(), calls=("example", "random-1", "1", "0")))
     assert (observation.outcome, observation.reason) == ("ok", "")
     assert {call.agreement for call in observation.calls} == {"same"}
+
+
+GRADIENTS = f"""{HEADER}# inputs: x = normal, shard0, grad; w = normal, replicate, grad
+def program(x: Float32[Tensor, "u0=8 4"], w: Float32[Tensor, "4 3"]):
+    return torch.nn.functional.relu(x @ w).sum(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [(PLACED, "result[0]['process 2']"), (GRADIENTS, "gradient 0['process 2']")],
+    ids=["results", "gradients"],
+)
+def test_values_of_all_processes_are_compared(monkeypatch: pytest.MonkeyPatch, text: str, at: str) -> None:
+    subject = ProgramSubject(text)
+    capture = stage_function("compile", called=True)(prepare(subject))
+    assert capture is not None
+    (right,) = exercise(subject, capture, ("example",))
+    assert right.agreement == "same"
+    arguments = Exchange.arguments
+
+    def with_other_weights(exchange: Exchange, graph: GraphModule, args: tuple[Any, ...]) -> list[Any]:
+        *others, weights = arguments(exchange, graph, args)
+        own = weights.to_local()
+        values = {rank: value + (rank == 2) for rank, value in own._local_tensors.items()}
+        return [*others, DTensor.from_local(type(own)(values), weights.device_mesh, weights.placements)]
+
+    monkeypatch.setattr(Exchange, "arguments", with_other_weights)
+    (call,) = exercise(subject, capture, ("example",))
+    assert call.agreement == "differs"
+    assert at in [one.where for one in call.differences]
+
+
+@pytest.mark.parametrize("stage", ["compile", "aot"])
+def test_an_input_that_is_returned_has_the_values_of_all_processes(stage: Stage) -> None:
+    text = f"""{HEADER}# inputs: x = normal, shard0
+def program(x: Float32[Tensor, "u0=8 4"]):
+    return x, x + 1
+"""
+    (call,) = observe(Run(ProgramSubject(text), stage, Semantics(), calls=("example",))).calls
+    assert (call.agreement, call.differences) == ("same", ())
 
 
 @pytest.mark.parametrize("stage", ["fake", "export"])

@@ -34,6 +34,7 @@ ALLOWED = {
     "findings/unreached_sites.py": SOURCE_DATA,
     "ops/references.py": "functions that programs may call; one that this torch does not have is not drawn",
     "ops/higher_order.py": "as ops/references.py",
+    "ops/dtensors.py": "as ops/references.py",
     "program/options.py": "settings that programs may change; the run of one that this torch lacks ends in one line",
     "program/expressions.py": "names of functions that programs may call",
     "program/plain.py": "what these functions mean, by name; torch's own module of trees",
