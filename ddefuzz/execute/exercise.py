@@ -50,7 +50,7 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.frames import traceback_frames
 from ddefuzz.instrument.recorder import modules_in
 from ddefuzz.internal import message_of, traceback_of
-from ddefuzz.program.plain import ControlFlowInPython
+from ddefuzz.program.plain import ControlFlowInPython, address_of
 from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.sizes import CallSize, at_data_size, masked_at_size, order_of, with_drawn
 from ddefuzz.program.text import print_program
@@ -429,7 +429,7 @@ def aliases(result: Any, inputs: Mapping[str, Any]) -> frozenset[tuple[str, str]
     memory = [
         (name, where)
         for name, value in named
-        if isinstance(value, torch.Tensor) and value.numel() and (where := _address(value))
+        if isinstance(value, torch.Tensor) and value.numel() and (where := address_of(value))
     ]
     return frozenset(
         (one, other)
@@ -437,14 +437,6 @@ def aliases(result: Any, inputs: Mapping[str, Any]) -> frozenset[tuple[str, str]
         for other, same in memory[place + 1 :]
         if address == same and other.startswith("result")
     )
-
-
-def _address(tensor: torch.Tensor) -> int:
-    """Where the tensor's memory is. 0 for one without memory of its own: sparse, of a subclass, of torch.func, fake."""
-    try:
-        return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else 0
-    except RuntimeError:
-        return 0
 
 
 def tensors_in(value: Any, where: str) -> Iterator[tuple[str, torch.Tensor]]:

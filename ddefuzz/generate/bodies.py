@@ -7,13 +7,12 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-import torch
-
 from ddefuzz.generate.lockstep import REFUSALS, WORD_BITS, Choices, Handle, Lockstep
 from ddefuzz.generate.tensors import NothingFitsError, fill, template
 from ddefuzz.ops.spec import Body, OpSpec
 from ddefuzz.program.equivalents import has_effect
 from ddefuzz.program.model import Expr, Index, Lambda, Literal, Name, Step, names_in, substitute, walk
+from ddefuzz.program.plain import address_of
 
 ATTEMPTS: Final = 8
 MOST_STEPS: Final = 3
@@ -123,12 +122,8 @@ def _has_form(made: Handle, slot: Body, wanted: Handle | None) -> bool:
 
 def _shares(made: Handle, outside: tuple[Handle, ...]) -> bool:
     """Whether a result shares memory, at either data size, with a value that is not made inside of the function."""
-    left, right = {_memory(one.left) for one in outside}, {_memory(one.right) for one in outside}
-    return _memory(made.left) in left - {0} or _memory(made.right) in right - {0}
-
-
-def _memory(value: torch.Tensor) -> int:
-    return value.untyped_storage().data_ptr()
+    left, right = {address_of(one.left) for one in outside}, {address_of(one.right) for one in outside}
+    return address_of(made.left) in left - {0} or address_of(made.right) in right - {0}
 
 
 def _written_out(steps: list[Step], result: Expr) -> Expr:

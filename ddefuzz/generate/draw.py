@@ -54,6 +54,7 @@ from ddefuzz.ops.spec import OpSpec, Tensor
 from ddefuzz.program.evaluate import materialize, run_step, run_steps
 from ddefuzz.program.model import Call, Dim, Expr, Literal, Name, Option, Program, Recipe, Sequence, Step, names_in
 from ddefuzz.program.options import fitting
+from ddefuzz.program.plain import address_of
 from ddefuzz.program.recipes import DIFFERENTIABLE
 from ddefuzz.program.sizes import DataSize, at_data_size
 from ddefuzz.program.text import print_program
@@ -270,8 +271,8 @@ def with_write(program: Program, other_size: DataSize) -> Program:
     with strict_eager():
         for step in program.steps:
             env |= run_step(step, env)
-    tensors = {name: one for name, one in env.items() if isinstance(one, torch.Tensor) and one.layout == torch.strided}
-    memory = {name: one.untyped_storage().data_ptr() for name, one in tensors.items() if one.numel()}
+    tensors = {name: one for name, one in env.items() if isinstance(one, torch.Tensor) and one.numel()}
+    memory = {name: address for name, one in tensors.items() if (address := address_of(one))}
     returned = program.returns.items if isinstance(program.returns, Sequence) else (program.returns,)
     for written in reversed(memory):
         shared = [Name(name) for name, where in memory.items() if where == memory[written] and name != written]

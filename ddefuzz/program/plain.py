@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -133,10 +132,16 @@ def _kinds(values: Any) -> list[str]:
 
 def _memory(values: Any) -> Iterator[int]:
     """Where the tensors in some values are stored. Those without memory of their own are left out."""
-    for leaf in _pytree.tree_leaves(values):
-        with suppress(NotImplementedError, RuntimeError):  # within a transform of torch.func
-            if isinstance(leaf, torch.Tensor) and (place := leaf.untyped_storage().data_ptr()):
-                yield place
+    leaves = (leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor))
+    yield from filter(None, map(address_of, leaves))
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Where the tensor's memory is. 0 for one without memory of its own: sparse, a DTensor, of torch.func, fake."""
+    try:
+        return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else 0
+    except (NotImplementedError, RuntimeError):
+        return 0
 
 
 def _slices(xs: Any, dim: int) -> list[Any]:

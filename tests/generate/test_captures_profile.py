@@ -6,8 +6,9 @@ import pytest
 
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import ProgramSubject, Run, Stage
-from ddefuzz.generate.draw import case
+from ddefuzz.generate.draw import case, with_write
 from ddefuzz.generate.profiles import CAPTURES, drawable
+from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.text import print_program
 
 DRAWS = 30
@@ -27,3 +28,14 @@ def test_most_of_its_programs_are_captured(stage: Stage) -> None:
     texts = [print_program(case(CAPTURES, 7, index)) for index in range(DRAWS)]
     captured = sum(observe(Run(ProgramSubject(text), stage)).outcome == "ok" for text in texts)
     assert captured >= 0.6 * DRAWS
+
+
+def test_a_program_of_dtensors_has_no_write_at_its_end() -> None:
+    """What shares memory with a DTensor is not known."""
+    text = """# ddefuzz program v1
+# inputs: x = normal, shard0
+def program(x: Float32[Tensor, "u0=8 4"]):
+    return x.transpose(0, 1)
+"""
+    program = parse(text, "placed").program
+    assert with_write(program, "1") == program
