@@ -28,7 +28,7 @@ from ddefuzz.show.blocks import (
     table,
 )
 from ddefuzz.show.record import Outcome, Report, Result, Rule, rules
-from ddefuzz.sweep.tasks import OpFailure, OpResult, Status, UpstreamResult, row_of
+from ddefuzz.sweep.tasks import STATIC, OpFailure, OpResult, Status, UpstreamResult, row_of
 
 SCHEMA = "ddefuzz.sweep/2"
 
@@ -191,7 +191,8 @@ def census_document(census: Census) -> Iterator[Block]:
     words += ["--placements"] if census.placed else []
     words += ["--compare-upstream"] if census.upstream is not None else []
     selection = f", ops {' '.join(census.selection)}" if census.selection else ""
-    yield Heading(f"Census of data-dependent errors: torch {census.torch}{selection}", 1)
+    inputs = " of DTensors" if census.placed else ""
+    yield Heading(f"Census of data-dependent errors{inputs}: torch {census.torch}{selection}", 1)
     yield prose("Made by `{}`; do not edit.", f"{shell_words(words)} --output markdown=FILE")
     yield Items(tuple(summary_lines(census)))
     yield prose(
@@ -201,11 +202,18 @@ def census_document(census: Census) -> Iterator[Block]:
         "semantics in the same runs."
     )
     yield from census_tables(census)
-    for status, title in (("ok", "Ops whose samples all trace (OpInfo)"), ("none", "Ops without a sample (OpInfo)")):
-        names = [row.op for row in census.rows if row.explicit == status and row.source == "opinfo"]
-        if names:
+    untried = [row for row in census.rows if row.explicit == "none" and row.source == "opinfo"]
+    lists = {
+        "Ops whose samples all trace (OpInfo)": [
+            row for row in census.rows if row.explicit == "ok" and row.source == "opinfo"
+        ],
+        "Ops that fail at static sizes, too, with all placements": [row for row in untried if STATIC in row.dropped],
+        "Ops without a sample that eager runs (OpInfo)": [row for row in untried if STATIC not in row.dropped],
+    }
+    for title, rows in lists.items():
+        if rows:
             yield Heading(title)
-            yield Paragraph(codes(names))
+            yield Paragraph(codes([row.op for row in rows]))
 
 
 def census_tables(census: Census) -> Iterator[Block]:

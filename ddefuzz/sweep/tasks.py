@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,10 @@ unsupported  none does, but some is refused: no kernel, an output whose shape or
 other        none of these, but some fails otherwise
 none         no sample could be made
 """
+
+
+STATIC: Final = "fails at static sizes, too"
+"""Why a sample whose inputs are DTensors does not count."""
 
 
 class Caps(msgspec.Struct, frozen=True):

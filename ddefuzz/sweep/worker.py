@@ -53,6 +53,7 @@ from ddefuzz.program.sizes import static
 from ddefuzz.program.text import digest, print_program
 from ddefuzz.sweep.breaks import BreakSite, OpBreaks, OpBreaksTask
 from ddefuzz.sweep.tasks import (
+    STATIC,
     Caps,
     DescribeTask,
     OpFailure,
@@ -334,7 +335,7 @@ class _Sweep:
         (judged,) = self._judged(print_program(static(candidate.program)), stage)
         fails = judged.observation.outcome != "ok" or bool(judged.failures)
         if fails:
-            self.dropped["fails at static sizes, too"] += 1
+            self.dropped[STATIC] += 1
         return fails
 
     def _call(self, candidate: Candidate, text: str) -> None:

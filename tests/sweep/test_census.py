@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ddefuzz.sweep.census import Census, compared, rows_of, totals_of
-from ddefuzz.sweep.tasks import OpFailure, OpResult, Status, UpstreamResult, row_of, status_of
+from ddefuzz.show.markdown import markdown
+from ddefuzz.sweep.census import Census, census_document, compared, rows_of, totals_of
+from ddefuzz.sweep.tasks import STATIC, OpFailure, OpResult, Status, UpstreamResult, row_of, status_of, with_status
 from tests.sweep.made_by_hand import CHUNK, INTERNAL, NO_KERNEL, ROLL, failed, swept
 
 
@@ -133,3 +134,14 @@ def test_the_document_is_read_back() -> None:
     )
     assert msgspec.json.decode(msgspec.json.encode(census), type=Census) == census
     assert b'"schema":"ddefuzz.sweep/2"' in msgspec.json.encode(census)
+
+
+def test_what_fails_at_static_sizes_too_is_listed_apart() -> None:
+    made = swept("a"), swept("b", runs=0, dropped={STATIC: 2}), swept("c", runs=0, dropped={"0 calls": 1})
+    ops = [with_status(one) for one in made]
+    census = Census("2.13.0", "sweep=1", (), 1.5, totals_of(ops), rows_of(ops), placed=True)
+    lines = markdown(census_document(census)).splitlines()
+    assert lines[0] == "# Census of data-dependent errors of DTensors: torch 2.13.0"
+    titles = ["Ops whose samples all trace (OpInfo)", "Ops that fail at static sizes, too, with all placements"]
+    assert [lines[lines.index(f"## {title}") + 2] for title in titles] == ["`a`", "`b`"]
+    assert lines[-1] == "`c`"
