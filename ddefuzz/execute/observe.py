@@ -407,6 +407,8 @@ def clean_slate(*, own_settings: bool = False) -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
         torch_api.bound(torch_api.DYNAMO_PATCHER)()
         torch_api.bound(torch_api.DYNAMO_RESET)()
+        if torch_api.CLEAR_SHARDING.path.rpartition(".debug")[0] in sys.modules:
+            torch_api.bound(torch_api.CLEAR_SHARDING)()
         stack.enter_context(removed())
         if not own_settings:
             stack.enter_context(

@@ -236,6 +236,10 @@ class Listener(Protocol):
         """A data-dependent error was made. torch may still catch it."""
 
 
+NO_SHARDING = "does not have a sharding strategy registered"
+"""What torch says of an op that no decomposition shards (torch/distributed/tensor/_sharding_prop.py)."""
+
+
 @dataclass(slots=True)
 class Recorder:
     """What one watched run recorded. It has to be read before the `watch` that yielded it ends.
@@ -271,6 +275,7 @@ class Recorder:
     _origins: dict[Any, _Origin] = field(default_factory=dict)
     _raises: weakref.WeakKeyDictionary[BaseException, _RawRaise] = field(default_factory=weakref.WeakKeyDictionary)
     _quotable: dict[str, _RawRaise] = field(default_factory=dict)
+    _caught: _RawRaise | None = None
     _constraints: dict[tuple[int, str, str], _RawConstraint] = field(default_factory=dict)
     _environments: weakref.WeakKeyDictionary[Any, int] = field(default_factory=weakref.WeakKeyDictionary)
     _refusals: list[_Refusal] = field(default_factory=list)
@@ -299,9 +304,11 @@ class Recorder:
 
         C++ may catch the error and raise another that quotes it, without a chain (`unflatten got an
         unexpected error: …` in torch's aten/src/ATen/native/TensorShape.cpp). An error that is quoted in
-        full counts as well.
+        full counts as well. DTensor catches errors while it looks for a way to shard an op, and says that it has none.
         """
         raw = next(filter(None, map(self.seen, chain)), None) or next(filter(None, map(self._quoted, chain)), None)
+        if raw is None and any(NO_SHARDING in message_of(error) for error in chain):
+            raw = self._caught
         return None if raw is None else self._rendered(raw)
 
     def answered(self) -> tuple[AnsweredGuard, ...]:
@@ -424,6 +431,9 @@ class Recorder:
         self._raises[error] = raw
         if place.language == "C++" and call.method in TRUTHS:
             self._quotable[str(error).partition("\n")[0]] = raw
+        if self._caught is None:
+            catching = torch_api.SHARDING_BY_DECOMPOSITION.path
+            self._caught = raw if any(code.co_filename.endswith(catching) for code, _, _ in raw.stacks.real) else None
         if self.listener is not None:
             self.listener.on_error(error)
 

@@ -128,6 +128,9 @@ FAKE_DISPATCH = Api(f"{_FAKE}:FakeTensorMode.dispatch", "whose local `func` is t
 
 # Running (execute/).
 DYNAMO_RESET = Api("torch._dynamo:reset", "drops what dynamo remembers of earlier cases")
+CLEAR_SHARDING = Api(
+    "torch.distributed.tensor.debug:_clear_sharding_prop_cache", "drops what DTensor remembers of earlier cases"
+)
 DYNAMO_PATCHER = Api(
     "torch._dynamo.eval_frame:TorchPatcher.patch",
     "what dynamo wraps at its first use in a process: done before every run, so that frames do not depend on it",
@@ -463,6 +466,9 @@ GUARD_FILES = (
     *WRAPPER_FILES,
 )
 """Files between a caller and `evaluate_expr`. The first frame outside of them evaluated the guard."""
+SHARDING_BY_DECOMPOSITION = TorchFile(
+    "torch/distributed/tensor/_decompositions.py", "catches data-dependent errors of each way to shard an op"
+)
 INDUCTOR_SIZES_FILE = TorchFile("torch/_inductor/sizevars.py", "inductor's own calls of evaluate_expr")
 INDUCTOR_GUARDS = tuple(
     Api(f"torch._inductor.sizevars:SizeVarAllocator.{method}", "calls evaluate_expr for its caller")

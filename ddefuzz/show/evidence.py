@@ -209,7 +209,7 @@ def _calls(finding: Finding) -> Iterator[str]:
 def _undecided(finding: Finding) -> str:
     """The guard that failed, as people and as torch write it. Symbols are those of one program, so it is named."""
     expression, plain_form = finding.expression, question(finding.expression)
-    text = expression if plain_form == expression else f"{plain_form} (torch prints {expression})"
+    text = expression if plain_form == expression else f"{plain_form} (torch writes such a condition {expression})"
     if not expression or finding.shown is not None or finding.original is None:
         return text
     return f"{text}, in the program that it was found with"

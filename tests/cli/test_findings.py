@@ -244,7 +244,7 @@ def test_show_says_everything_and_what_to_type_next(url: str) -> None:
         "at::native::chunk (C++)",
         "return torch.chunk(x, 2)",
         "3 of 3 runs of the smallest program in new processes show the failure, in export",
-        "u0 == 0 (torch prints Eq(u0, 0))",
+        "u0 == 0 (torch writes such a condition Eq(u0, 0))",
         "depends on data   yes",
         "Eq(u0, 0)",
         "torch/_refs/__init__.py:4098",
@@ -335,7 +335,7 @@ def test_an_unconfirmed_guard_is_that_of_the_original_program(url: str) -> None:
         name = database.record(sighting(CHUNK, torch="2.13.0"), START).finding_id
         database.set_minimal(name, PROGRAM + "\n", steps=1, attempts=3)
     shown = " ".join(findings(url, "show", name).stdout.split())
-    assert "u0 == 0 (torch prints Eq(u0, 0)), in the program that it was found with" in shown
+    assert "u0 == 0 (torch writes such a condition Eq(u0, 0)), in the program that it was found with" in shown
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120, 160])

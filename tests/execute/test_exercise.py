@@ -33,6 +33,7 @@ from ddefuzz.instrument.events import Fault, FaultKind
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import specialization
 from ddefuzz.oracles.blame import OracleInput
+from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.program.sizes import CALL_SIZES, CallSize, with_drawn
 
 HEADER = "# ddefuzz program v1\n"
@@ -448,6 +449,32 @@ def test_a_stage_that_does_not_mark_dims_does_not_judge_dtensors(stage: Stage) -
     observation = observe(Run(ProgramSubject(PLACED), stage, Semantics()))
     assert observation.outcome == "not-judged"
     assert observation.reason.startswith("only mark_unbacked makes sizes of a DTensor unbacked")
+
+
+def test_an_error_that_dtensor_catches_is_the_reason() -> None:
+    """It looks for a decomposition that it can shard, takes a data-dependent error for a way that it cannot, and says
+    that the op has no strategy (torch/distributed/tensor/_decompositions.py).
+    """
+    text = f"""{HEADER}# inputs: x = normal, shard0; y = normal, shard0; z = normal, shard0
+def program(x: Float32[Tensor, "u0=8 u1=8"], y: Float32[Tensor, "u2=8"], z: Float32[Tensor, "u3=8"]):
+    return torch.addr(x, y, z)
+"""
+    observation = observe(Run(ProgramSubject(text), "compile"))
+    message = "Operator aten.addr.default does not have a sharding strategy registered."
+    assert observation.exceptions[-1].message == message
+    (failure,) = judge([observation])
+    assert (failure.kind, failure.evidence) == ("dde", "u2 < 1")
+    assert str(classify(failure).signature.site) == "torch/distributed/tensor/_ops/utils.py:is_tensor_shardable"
+
+
+def test_what_dtensor_remembers_of_eager_hides_no_failure() -> None:
+    """In eager, torch.complex runs and its sharding is remembered. Alone, torch.compile finds none."""
+    text = f"""{HEADER}# inputs: x = normal, shard0; y = normal, shard0
+def program(x: Float32[Tensor, "8"], y: Float32[Tensor, "8"]):
+    return torch.complex(x, y)
+"""
+    outcomes = [observe(Run(ProgramSubject(text), stage)).outcome for stage in ("eager", "compile")]
+    assert outcomes == ["ok", "fail"]
 
 
 def test_symbols_of_dtensors_have_the_names_of_the_program() -> None:
