@@ -36,6 +36,7 @@ from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.internal import guarded
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import classify
+from ddefuzz.program.recipes import is_placed
 from ddefuzz.program.text import print_program
 from ddefuzz.show.answers import (
     AnswerResult,
@@ -165,6 +166,7 @@ def _targets(
             for finding in known
             if finding.kind == "dde"
             and (finding.minimal or finding.original)
+            and not _is_of_dtensors(finding)
             and (answered is None or finding.answers is None or finding.answers.torch != answered)
         ]
         targets += [_of_finding(finding, stage, known, kept) for finding in findings]
@@ -177,6 +179,10 @@ def _programs(findings: tuple[Finding, ...]) -> Iterator[tuple[str, str]]:
         for name, text in (("minimal", finding.minimal), ("original", finding.original)):
             if text is not None:
                 yield f"{finding.id}/{name}", text
+
+
+def _is_of_dtensors(finding: Finding) -> bool:
+    return any(is_placed(item) for _, text in _programs((finding,)) for item in ProgramSubject(text).program().inputs)
 
 
 def _examples(database: Database) -> Iterator[tuple[str, str]]:
@@ -193,6 +199,11 @@ def _of_finding(
     own = tuple(NamedProgram(name, ProgramSubject(text)) for name, text in dict(_programs((finding,))).items())
     if not own:
         raise InputError(f"{finding.id}: found a finding of user code, expected one with a program")
+    if _is_of_dtensors(finding):
+        raise InputError(
+            f"{finding.id}: found a program of DTensors, expected one without: an answer decides what AOTAutograd's "
+            "graph computes, and its values are not compared in other processes"
+        )
     functions = finding.shown_ops
     texts = {asked.subject for asked in own}
     same_site = {one.id for one in known if one.site == finding.site}

@@ -236,8 +236,7 @@ class Listener(Protocol):
         """A data-dependent error was made. torch may still catch it."""
 
 
-NO_SHARDING = "does not have a sharding strategy registered"
-"""What torch says of an op that no decomposition shards (torch/distributed/tensor/_sharding_prop.py)."""
+NO_SHARDING = "does not have a sharding strategy registered"  # torch/distributed/tensor/_sharding_prop.py
 
 
 @dataclass(slots=True)
@@ -302,13 +301,12 @@ class Recorder:
         """The first exception of `chain` that was recorded, with its stacks. Symbolizes them if C++
         evaluated the guard.
 
-        C++ may catch the error and raise another that quotes it, without a chain (`unflatten got an
-        unexpected error: …` in torch's aten/src/ATen/native/TensorShape.cpp). An error that is quoted in
-        full counts as well. DTensor catches errors while it looks for a way to shard an op, and says that it has none.
+        C++ may catch the error and raise another that quotes it, without a chain (`unflatten got an unexpected error`
+        in torch's aten/src/ATen/native/TensorShape.cpp). An error that is quoted in full counts, too. DTensor catches
+        them while it looks for a way to shard an op, and says that it has none.
         """
         raw = next(filter(None, map(self.seen, chain)), None) or next(filter(None, map(self._quoted, chain)), None)
-        if raw is None and any(NO_SHARDING in message_of(error) for error in chain):
-            raw = self._caught
+        raw = raw or (self._caught if any(NO_SHARDING in message_of(error) for error in chain) else None)
         return None if raw is None else self._rendered(raw)
 
     def answered(self) -> tuple[AnsweredGuard, ...]:
@@ -322,7 +320,7 @@ class Recorder:
     def _rendered(self, raw: _RawRaise) -> RaisedError:
         names = self.inputs.names({symbol: origin.source for symbol, origin in raw.origins})
         return RaisedError(
-            expression=_SYMBOL.sub(lambda one: names.get(one[0], one[0]), str(raw.expression)),
+            expression=self._text(raw.expression),
             method=raw.call.method,
             place=raw.place,
             python=frames.python_frames(raw.stacks.real),
@@ -337,6 +335,11 @@ class Recorder:
             module=raw.module,
             variables=raw.variables,
         )
+
+    def _text(self, expression: Any) -> str:
+        origins = {one: self._origins[one] for one in getattr(expression, "free_symbols", ()) if one in self._origins}
+        names = self.inputs.names({str(symbol): origin.source for symbol, origin in origins.items()})
+        return _SYMBOL.sub(lambda one: names.get(one[0], one[0]), str(expression))
 
     def constraints(self, wanted: Callable[[str, str], bool], env: Any = None) -> tuple[Constraint, ...]:
         """The constraints that `wanted` selects by text and message, in order, with the code that made each first.
@@ -400,7 +403,8 @@ class Recorder:
 
     def answer_at(self, place: Place, expression: Any) -> Answer | None:
         """The experiment's value for an undecided guard at a place, if it has one."""
-        return next((one for one in self.answers if one.fits(place, str(expression))), None)
+        text = self._text(expression) if self.answers else ""
+        return next((one for one in self.answers if one.fits(place, text)), None)
 
     def answer_to_error(self, error: BaseException) -> tuple[Answer | None, Any]:
         """The experiment's value for a guard that raised this error, if it has one, and the expression."""
@@ -431,9 +435,8 @@ class Recorder:
         self._raises[error] = raw
         if place.language == "C++" and call.method in TRUTHS:
             self._quotable[str(error).partition("\n")[0]] = raw
-        if self._caught is None:
-            catching = torch_api.SHARDING_BY_DECOMPOSITION.path
-            self._caught = raw if any(code.co_filename.endswith(catching) for code, _, _ in raw.stacks.real) else None
+        if any(code.co_filename.endswith(torch_api.SHARDING_BY_DECOMPOSITION.path) for code, _, _ in raw.stacks.real):
+            self._caught = self._caught or raw
         if self.listener is not None:
             self.listener.on_error(error)
 
