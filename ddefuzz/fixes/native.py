@@ -99,6 +99,8 @@ def native_change(site: Site, anchor: str, verdict: Verdict) -> str:
             return f"aten::{op} gets a meta function in Python ({registered}) with symbolic sizes"
         if site.language == "op":
             return f"the schema of {site} takes SymInt for int (native_functions.yaml), and its kernels c10::SymInt"
+        if site.language == "Python":
+            return f"in {site}, `{anchor.partition(': ')[2] or anchor}` takes SymInt for int"
         return f"{site} reads sizes as c10::SymInt (sym_size, sym_sizes) in place of int64_t"
     operator = re.search(r"operator(==|!=|<=|>=|<|>)", anchor)
     asked = f"a.{SYMBOLIC[operator[1]]}(b)" if operator else "the SymBool"

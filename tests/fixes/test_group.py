@@ -170,6 +170,12 @@ def test_a_structured_kernel_gets_a_meta_function_in_python() -> None:
     assert native_change(site, "guard_int", "needs SymInt").startswith("aten::topk gets a meta function in Python")
 
 
+def test_an_op_that_python_calls_takes_symint() -> None:
+    site = Site("Python", "torch/_meta_registrations.py", "meta_angle_out")
+    change = native_change(site, "RuntimeError: torch._resize_output_(out, self.size(), self.device)", "needs SymInt")
+    assert change == f"in {site}, `torch._resize_output_(out, self.size(), self.device)` takes SymInt for int"
+
+
 @pytest.mark.parametrize(
     ("anchor", "after"),
     [
