@@ -108,7 +108,7 @@ def _patch(patches: TriedPatches) -> dict[str, Any]:
 def answers_view(done: Sequence[AnswerResult], call: Invocation) -> Iterator[Block]:
     """The table of answers of each site, its verdict, its patch, and what to type next."""
     if not done:
-        yield Paragraph("no findings of kind dde with a program")
+        yield Paragraph("no findings of kind dde with a program to try")
         return
     for name, result, _ in done:
         experiment = result.experiment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,6 +14,8 @@ from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Sco
 from ddefuzz.answers.patch import Patch
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.cli.answers import command
+from ddefuzz.cli.findings import command as findings
+from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.model import as_document as as_finding
@@ -172,3 +175,14 @@ def test_stored_answers_need_no_target(tmp_path: Path) -> None:
     assert run("--stored", "--db", url).stdout.startswith("0 of 0 findings")
     assert "found none or several of ID or FILE, --all and --stored" in run("--stored", "--all", "--db", url).output
     assert "found the format markdown without --stored" in run("--all", "--db", url, "--format", "markdown").output
+
+
+def test_a_finding_of_dtensors_is_refused(tmp_path: Path) -> None:
+    """What an answer changes is a graph for one process, whose values are not compared in others."""
+    url, folder, name = f"sqlite:///{tmp_path}/f.db", tmp_path / "findings", "dde-ff161614eb"
+    copytree(Path(__file__).parents[2] / "findings" / name, folder / name)
+    assert CliRunner().invoke(findings, ["import", str(folder), "--db", url]).exit_code == 0
+    error = run(name, "--db", url).exception
+    assert isinstance(error, InputError)
+    assert str(error).startswith(f"{name}: found a program of DTensors, expected one without")
+    assert run("--all", "--db", url).stdout == "no findings of kind dde with a program to try\n"
