@@ -10,14 +10,15 @@ from ddefuzz.artifacts.model import version
 from ddefuzz.checking.acceptance import ACCEPTED, holding, read_accepted
 from ddefuzz.cli.command import SECONDS, Output, PathType, argument, click_command, formats, option
 from ddefuzz.cli.options import JOBS, seed_option
-from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt
+from ddefuzz.cli.output import LiveLine, deliver, page_writers, stop_on_interrupt, writers_of
 from ddefuzz.custom_ops.check import START_SECONDS, Store, check_ops, chosen_checks, with_accepted
 from ddefuzz.custom_ops.model import CHECKS, OpTask, Source
-from ddefuzz.custom_ops.report import ops_view
+from ddefuzz.custom_ops.report import ops_report, ops_view
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE, InputError, NothingRanError
 from ddefuzz.execute.pool import Pool, first_answer
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.show.table import NAMES as FORMAT_NAMES
 
 
 @click_command("check-op")
@@ -40,7 +41,7 @@ def command(
     db: DatabaseUrl | None = option("Keep the result of each op in this database, and use those that are there."),
     fresh: bool = option("With --db: ignore the results of earlier checks.", default=False),
     jobs: int = JOBS,
-    output: Output = formats("text", "json", "markdown", "html"),
+    output: Output = formats("text", *FORMAT_NAMES),
 ) -> None:
     """Check custom ops: fake kernels at every size, and what their schemas say.
 
@@ -80,7 +81,7 @@ def command(
     report = with_accepted(report, holding(accepting, datetime.datetime.now(datetime.UTC).date()))
     pages = page_writers("ddefuzz check-op", ops_view(report), report, indent=True)
     deliver(
-        pages,
+        writers_of(ops_report(report)) | pages,
         output,
         {
             EXIT_INTERRUPTED: report.interrupted,

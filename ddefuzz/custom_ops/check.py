@@ -100,8 +100,13 @@ def _key(options: OpTask, torch: str, files: str) -> str:
     return sha256(decisive.encode()).hexdigest()[:KEY_DIGITS]
 
 
+NOT_SEEN: Final = "accepted, and did not occur"
+
+
 def with_accepted(report: OpsReport, accepted: Sequence[Acceptance]) -> OpsReport:
-    """The report, in which accepted problems say why. An acceptance names an op, and the key of a problem."""
+    """The report, in which accepted problems say why. An acceptance names an op, and the key of a problem. A note says
+    which of them did not occur.
+    """
     why = {(one.target, one.key): str(one) for one in accepted}
 
     def marked(op: OpReport) -> OpReport:
@@ -114,7 +119,9 @@ def with_accepted(report: OpsReport, accepted: Sequence[Acceptance]) -> OpsRepor
             )
             for check in op.checks
         ]
-        return msgspec.structs.replace(op, checks=tuple(checks))
+        gone = [key for target, key in why if target == op.op and key not in {one.key for one in op.problems}]
+        notes = () if op.reason or op.is_cut else tuple(f"{NOT_SEEN}: {key}" for key in gone)
+        return msgspec.structs.replace(op, checks=tuple(checks), notes=(*op.notes, *notes))
 
     return msgspec.structs.replace(report, ops=tuple(map(marked, report.ops)))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from ddefuzz.custom_ops.check import verdict
+from ddefuzz.custom_ops.check import NOT_SEEN, verdict
 from ddefuzz.custom_ops.model import CHECKS, OpReport, OpsReport, Problem
 from ddefuzz.show.blocks import Block, Facts, Heading, Items, Span, Style, Table, TableRow, counted, prose, table
+from ddefuzz.show.record import Report, Result, Rule
 from ddefuzz.show.terminal import terminal
 
 
@@ -21,13 +23,66 @@ def ops_view(report: OpsReport) -> Iterator[Block]:
         numbers = ("calls", "CPU s")
         yield table(("op", "result", *numbers), rows, right=numbers, code=("op",))
     for op in report.ops:
-        if op.reason or op.problems or len(report.ops) == 1:
+        if op.reason or op.problems or len(report.ops) == 1 or any(note.startswith(NOT_SEEN) for note in op.notes):
             yield from _op_view(op, is_alone=len(report.ops) == 1)
+    yield prose("{}", _summary(report))
+
+
+def _summary(report: OpsReport) -> str:
     judged = [one for one in report.ops if not one.reason]
     wrong = sum(bool(one.failing) for one in judged)
     left = len(report.ops) - len(judged)
     text = f"{wrong} of {counted(len(judged), 'op')} wrong" + (f", {left} not judged" if left else "")
-    yield prose("{}", text + (", interrupted" if report.interrupted else ""))
+    return text + (", interrupted" if report.interrupted else "")
+
+
+def ops_report(report: OpsReport) -> Report:
+    """A result for each problem of each op, and for each op without one."""
+    return Report(
+        title=f"ddefuzz check-op: {_summary(report)}",
+        torch=report.torch,
+        rules=tuple(Rule(name, meaning) for name, meaning in CHECKS.items()),
+        results=tuple(result for op in report.ops for result in _results(op)),
+        document=report,
+        records=report.ops,
+    )
+
+
+def _results(op: OpReport) -> Iterator[Result]:
+    for number, problem in enumerate(op.problems):
+        kernel, _, number_in_file = op.kernel.rpartition(":")
+        places = [(one.file, one.line) for one in reversed(problem.frames)]
+        places += [(kernel, int(number_in_file))] if number_in_file.isdecimal() else []
+        path, line = next(filter(None, (_below(*place) for place in places)), ("", 0))
+        yield Result(
+            id=f"{op.op}/{problem.key}/{number}",
+            rule=problem.check,
+            outcome="known" if problem.accepted else "failed",
+            title=f"{op.op}: {problem.why}",
+            path=path,
+            line=line,
+            program=problem.call,
+            facts=tuple(
+                (name, text)
+                for name, text in (
+                    ("place", problem.place),
+                    ("fake", problem.fake),
+                    ("real", problem.real),
+                    ("at sizes", "; ".join(problem.sizes)),
+                    ("accepted", problem.accepted),
+                )
+                if text
+            ),
+        )
+    if not op.problems:
+        title = f"{op.op}: {op.reason or verdict(op)}"
+        yield Result(id=op.op, rule="runs", outcome="skipped" if op.reason else "passed", title=title)
+
+
+def _below(file: str, line: int) -> tuple[str, int] | None:
+    """The place in a file below the current folder."""
+    path = Path(file).absolute()
+    return (path.relative_to(Path.cwd()).as_posix(), line) if path.is_relative_to(Path.cwd()) else None
 
 
 def _style(report: OpReport) -> Style:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import wraps
 from hashlib import sha256
@@ -239,7 +240,7 @@ def find_op(name: str) -> Any:
     if not known:
         raise InputError(f"{name}: found no library {library!r}, expected one that is imported (--import MODULE)")
     same = [one for one in known if one.partition(".")[0] == f"{library}::{short}"]
-    listed = ", ".join(sorted(same or known)[:6])
+    listed = ", ".join((sorted(same) or get_close_matches(name, known, 6) or sorted(known))[:6])
     raise InputError(f"{name}: found no such op, expected one of {library}'s {len(known)}, such as {listed}")
 
 

@@ -13,7 +13,7 @@ import pytest
 from ddefuzz.checking.acceptance import Acceptance
 from ddefuzz.custom_ops.check import Store, check_one, check_ops, list_ops, verdict, with_accepted
 from ddefuzz.custom_ops.model import CheckResult, ListTask, OpList, OpReport, OpsReport, OpTask, Problem, Source
-from ddefuzz.custom_ops.report import op_text, ops_view
+from ddefuzz.custom_ops.report import op_text, ops_report, ops_view
 from ddefuzz.errors import InputError
 from ddefuzz.execute.journal import Phase, TaskTrace
 from ddefuzz.execute.pool import LostTask
@@ -72,8 +72,19 @@ def test_an_accepted_problem_does_not_fail() -> None:
     (wrong, _) = with_accepted(report, [accepting("lib::op", "sizes: result")]).ops
     assert wrong.ok
     assert verdict(wrong) == "ok (1 accepted)"
-    (same, _) = with_accepted(report, [accepting("lib::op", "sizes"), accepting("lib::right", "sizes: result")]).ops
-    assert same == WRONG
+
+
+def test_an_accepted_problem_that_does_not_occur_is_said() -> None:
+    accepted = [
+        accepting("lib::op", "sizes"),
+        accepting("lib::right", "sizes: result"),
+        accepting("lib::other", "dtype"),
+    ]
+    report = with_accepted(OpsReport("2.13.0", (WRONG, RIGHT, REFUSED)), accepted)
+    wrong, right, other = report.ops
+    assert (wrong.checks, wrong.notes) == (WRONG.checks, ("accepted, and did not occur: sizes",))
+    assert (right.notes, other.notes) == (("accepted, and did not occur: sizes: result",), ())
+    assert "accepted, and did not occur: sizes: result" in terminal(tuple(ops_view(report)), 100)
 
 
 def test_the_text_of_one_op() -> None:
@@ -110,6 +121,24 @@ def test_several_ops_have_a_table_and_a_result() -> None:
     assert "not tried    vmap: the op has no vmap rule" in lines
     assert "not judged  lib::other: found an op without a fake kernel, expected one" in lines
     assert lines[-1] == "1 of 2 ops wrong, 1 not judged"
+
+
+def test_the_reports_of_other_tools_have_a_result_for_each_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parent)
+    report = ops_report(OpsReport("2.13.0", (WRONG, RIGHT, REFUSED)))
+    assert report.title == "ddefuzz check-op: 1 of 2 ops wrong, 1 not judged"
+    assert [(one.rule, one.outcome, one.path, one.line) for one in report.results] == [
+        ("sizes", "failed", "ops.py", 7),
+        ("runs", "passed", "", 0),
+        ("runs", "skipped", "", 0),
+    ]
+    assert dict(report.results[0].facts)["at sizes"] == "n=3; n=5"
+    without_frames = msgspec.structs.replace(PROBLEM, frames=())
+    bare = msgspec.structs.replace(WRONG, checks=(CheckResult("sizes", 30, (without_frames,)),))
+    (of_kernel,) = ops_report(OpsReport("2.13.0", (bare,))).results
+    assert (of_kernel.path, of_kernel.line) == ("ops.py", 5)
+    accepted = with_accepted(OpsReport("2.13.0", (WRONG,)), [accepting("lib::op", "sizes: result")])
+    assert [one.outcome for one in ops_report(accepted).results] == ["known"]
 
 
 class FakePool:
