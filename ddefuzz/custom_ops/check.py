@@ -119,7 +119,9 @@ def with_accepted(report: OpsReport, accepted: Sequence[Acceptance]) -> OpsRepor
             )
             for check in op.checks
         ]
-        gone = [key for target, key in why if target == op.op and key not in {one.key for one in op.problems}]
+        tried, seen = {check.name for check in op.checks if check.tried}, {one.key for one in op.problems}
+        keys = (key for target, key in why if target == op.op and key not in seen)
+        gone = [key for key in keys if key.partition(":")[0] in tried]
         notes = () if op.reason or op.is_cut else tuple(f"{NOT_SEEN}: {key}" for key in gone)
         return msgspec.structs.replace(op, checks=tuple(checks), notes=(*op.notes, *notes))
 

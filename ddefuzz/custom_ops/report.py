@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ddefuzz.custom_ops.check import NOT_SEEN, verdict
 from ddefuzz.custom_ops.model import CHECKS, OpReport, OpsReport, Problem
+from ddefuzz.files import is_file
 from ddefuzz.show.blocks import Block, Facts, Heading, Items, Span, Style, Table, TableRow, counted, prose, table
 from ddefuzz.show.record import Report, Result, Rule
 from ddefuzz.show.terminal import terminal
@@ -49,13 +50,13 @@ def ops_report(report: OpsReport) -> Report:
 
 
 def _results(op: OpReport) -> Iterator[Result]:
-    for number, problem in enumerate(op.problems):
+    for problem in op.problems:
         kernel, _, number_in_file = op.kernel.rpartition(":")
         places = [(one.file, one.line) for one in reversed(problem.frames)]
         places += [(kernel, int(number_in_file))] if number_in_file.isdecimal() else []
         path, line = next(filter(None, (_below(*place) for place in places)), ("", 0))
         yield Result(
-            id=f"{op.op}/{problem.key}/{number}",
+            id=f"{op.op}/{problem.key}",
             rule=problem.check,
             outcome="known" if problem.accepted else "failed",
             title=f"{op.op}: {problem.why}",
@@ -74,7 +75,7 @@ def _results(op: OpReport) -> Iterator[Result]:
                 if text
             ),
         )
-    if not op.problems:
+    if op.reason or not op.problems:
         title = f"{op.op}: {op.reason or verdict(op)}"
         yield Result(id=op.op, rule="runs", outcome="skipped" if op.reason else "passed", title=title)
 
@@ -82,7 +83,8 @@ def _results(op: OpReport) -> Iterator[Result]:
 def _below(file: str, line: int) -> tuple[str, int] | None:
     """The place in a file below the current folder."""
     path = Path(file).absolute()
-    return (path.relative_to(Path.cwd()).as_posix(), line) if path.is_relative_to(Path.cwd()) else None
+    is_below = path.is_relative_to(Path.cwd()) and is_file(path)
+    return (path.relative_to(Path.cwd()).as_posix(), line) if is_below else None
 
 
 def _style(report: OpReport) -> Style:

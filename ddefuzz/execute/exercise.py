@@ -31,7 +31,7 @@ from ddefuzz.execute.comparison import (
 from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, marked_sizes, run_nodes
 from ddefuzz.execute.isolation import TransformsLeft
 from ddefuzz.execute.preparation import PreparedSubject, leaves_of
-from ddefuzz.execute.processes import all_processes, by_process, exchanged
+from ddefuzz.execute.processes import all_processes, by_process, exchanged, has_uneven, own_tensors
 from ddefuzz.execute.protocol import (
     NO_VALUES,
     ONLY_IN_EAGER,
@@ -137,7 +137,7 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...]) -> Call:
     compared = _compared(call, at, capture, expected, captured) if returned else call
     if call.recompiled:
         return compared
-    if compared.agreement == "same" and not compared.accepted and any(map(spans_processes, expected.left.inputs)):
+    if any(map(spans_processes, expected.left.inputs)):
         compared = _everywhere(compared, at, capture)
     journal.enter("reading")
     ran = _ran(capture, at.fresh())
@@ -165,30 +165,48 @@ def _compared(call: Call, at: _At, capture: Capture, expected: _Result, captured
 
 
 def _everywhere(call: Call, at: _At, capture: Capture) -> Call:
-    """A call with DTensors, compared once more, with the values of all processes. As it is, if torch has none of them:
-    the graph of another stage, DTensors that are no arguments, an op that LocalTensorMode cannot run.
-    """
-    if not isinstance(at.subject, ProgramSubject):
-        return call
+    """A call with DTensors, compared once more, with the values of all processes."""
+    try:
+        why, judged = _in_all_processes(call, at, capture)
+    except Exception as error:
+        if is_of(error, MemoryError):
+            raise
+        why, judged = error_line(error), call
+    return msgspec.structs.replace(judged, everywhere=f"not compared: {why}" if why else "compared")
+
+
+def _in_all_processes(call: Call, at: _At, capture: Capture) -> tuple[str, Call]:
+    """Why the values of all processes cannot be compared, and the call; or an empty text, and the call with them."""
+    if not capture.exchanges or not isinstance(at.subject, ProgramSubject):
+        return "the stage captures for one process", call
+    if call.agreement != "same" or call.accepted:
+        return "the call differs in one process", call
+    everywhere = at._replace(everywhere=True)
+    with everywhere.mode():
+        fresh = everywhere.fresh()
+    if has_uneven(leaves_of(fresh), {(place.leaf, place.dim) for place in fresh.unbacked}):
+        return "a static dim is sharded unevenly", call
 
     def compute(fresh: PreparedSubject) -> Any:
-        mine = at.fresh()
-        with exchanged(leaves_of(mine), leaves_of(fresh)) as exchange:
-            value = exchange.of(capture.compute(mine))
+        state = torch.default_generator.get_state()
+        of_one = at.fresh()
+        torch.default_generator.set_state(state)
+        with exchanged(leaves_of(of_one), leaves_of(fresh)) as exchange:
+            value = capture.compute(of_one)
         if not exchange.is_done:
-            raise NotImplementedError
-        return value
+            raise RuntimeError("the captured graph was not called")
+        return exchange.of(value)
 
     def reference(fresh: PreparedSubject) -> Any:
         with all_processes():
             return capture.reference(fresh)
 
-    changed, everywhere = capture._replace(compute=compute, reference=reference), at._replace(everywhere=True)
+    changed = capture._replace(compute=compute, reference=reference)
     expected, captured = _run("eager", everywhere, changed), _run("captured", everywhere, changed)
-    if not (expected.ended.returned and captured.ended.returned):
-        return call
+    if refusal := expected.ended.error or captured.ended.error:
+        return refusal, call
     judged = _judged(call, everywhere, changed, expected, captured)
-    return call if judged.agreement == "incomparable" else judged
+    return (judged.why, call) if judged.agreement == "incomparable" else ("", judged)
 
 
 def _judged(call: Call, at: _At, capture: Capture, expected: _Result, captured: _Result) -> Call:
@@ -339,7 +357,7 @@ def _run(
     journal.enter(side, at.size, eager=eager)
     with at.mode():
         fresh = at.fresh()
-    if seed:
+    if seed or at.everywhere:
         torch.default_generator.manual_seed(seed)
     if nudge is not None:
         _nudge(leaves_of(fresh), nudge)
@@ -365,10 +383,11 @@ def _nudge(leaves: list[Any], seed: int) -> None:
     """Change each element of the float tensors by about one unit in the last place, up or down."""
     generator = torch.Generator().manual_seed(seed)
     for leaf in leaves:
-        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.layout == torch.strided:
-            signs = torch.randint(0, 2, leaf.shape, generator=generator) * 2 - 1
-            with suppress(RuntimeError), torch.no_grad():  # two elements of it may share memory
-                leaf.mul_((1 + signs * torch.finfo(leaf.dtype).eps).to(leaf.dtype))
+        for one in own_tensors(leaf):
+            if isinstance(one, torch.Tensor) and one.is_floating_point() and one.layout == torch.strided:
+                signs = torch.randint(0, 2, one.shape, generator=generator) * 2 - 1
+                with suppress(RuntimeError), torch.no_grad():  # two elements of it may share memory
+                    one.mul_((1 + signs * torch.finfo(one.dtype).eps).to(one.dtype))
 
 
 @contextmanager

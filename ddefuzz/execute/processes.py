@@ -8,8 +8,8 @@ It is dynamo's own graph. One of AOTAutograd is for one process: its number, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -21,18 +21,27 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.program.recipes import WORLD
 
 
-def all_processes() -> AbstractContextManager[object]:
-    """The mode in which each tensor has the values of all processes. Raises UnsupportedError."""
-    mode: AbstractContextManager[object] = torch_api.bound(torch_api.LOCAL_TENSOR_MODE)(WORLD)
-    return mode
+@contextmanager
+def all_processes() -> Iterator[None]:
+    """The mode in which each tensor has the values of all processes. Raises UnsupportedError.
+
+    DTensor remembers sizes of a shard by the sizes of the whole tensor, and those of one process do not fit here.
+    """
+    forget = torch_api.bound(torch_api.CLEAR_SHARDING)
+    forget()
+    try:
+        with torch_api.bound(torch_api.LOCAL_TENSOR_MODE)(WORLD):
+            yield
+    finally:
+        forget()
 
 
 class Exchange:
     """The tensors of all processes, by those of one process in whose place a graph gets them."""
 
-    def __init__(self, mine: Iterable[Any], all_: Iterable[Any]) -> None:
-        self.kept = list(mine)
-        self.places = {id(alone): others for alone, others in zip(self.kept, all_, strict=True)}
+    def __init__(self, of_one: Iterable[Any], of_all: Iterable[Any]) -> None:
+        self.kept = list(of_one)  # so that no other value gets the id of one of them
+        self.places = {id(alone): others for alone, others in zip(self.kept, of_all, strict=True)}
         self.is_done = False
 
     def arguments(self, graph: GraphModule, args: tuple[Any, ...]) -> Iterator[Any]:
@@ -48,20 +57,16 @@ class Exchange:
 
     def of(self, value: Any) -> Any:
         """A result, in which each of the exchanged tensors is that of all processes."""
-        if isinstance(value, list | tuple):
-            return [self.of(part) for part in value]
-        if isinstance(value, dict):
-            return {name: self.of(part) for name, part in value.items()}
-        return self.places.get(id(value), value)
+        return _mapped(value, lambda part: self.places.get(id(part), part))
 
 
 _EXCHANGE: ContextVar[Exchange | None] = ContextVar("_EXCHANGE", default=None)
 
 
 @contextmanager
-def exchanged(mine: Iterable[Any], all_: Iterable[Any]) -> Iterator[Exchange]:
+def exchanged(of_one: Iterable[Any], of_all: Iterable[Any]) -> Iterator[Exchange]:
     """Let graphs of dynamo compute with the tensors of all processes in place of those of one process."""
-    exchange = Exchange(mine, all_)
+    exchange = Exchange(of_one, of_all)
     token = _EXCHANGE.set(exchange)
     try:
         yield exchange
@@ -91,17 +96,47 @@ def _sizes(example: Any, given: Any) -> Mapping[str, Any]:
 
 def by_process(left: CallResult) -> CallResult:
     """What a call left, each tensor as a dict with those of all processes."""
-    return CallResult(left.error, _each(left.result), tuple(map(_each, left.inputs)), tuple(map(_each, left.gradients)))
+    inputs, gradients = (tuple(_mapped(one, _by_process) for one in values) for values in (left.inputs, left.gradients))
+    return CallResult(left.error, _mapped(left.result, _by_process), inputs, gradients)
 
 
-def _each(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_each(part) for part in value]
-    if isinstance(value, dict):
-        return {name: _each(part) for name, part in value.items()}
+def _by_process(value: Any) -> Any:
+    values = _values(value)
+    return value if values is None else {f"process {rank}": part for rank, part in sorted(values.items())}
+
+
+def own_tensors(value: Any) -> list[Any]:
+    """The plain tensors that a tensor consists of: the shard of this process, or those of all."""
+    own = value.to_local() if is_distributed(value) else value
+    return list((_values(own) or {0: own}).values())
+
+
+def has_uneven(leaves: Iterable[Any], unbacked: Container[tuple[int, int]]) -> bool:
+    """Whether a dim that is static has other sizes in other processes: dynamo takes those of its own for constants.
+
+    `unbacked` are the dims (number of the leaf, dim) that are not static.
+    """
+    sizes = (
+        (size, (at, dim))
+        for at, leaf in enumerate(leaves)
+        if is_distributed(leaf)
+        for dim, size in enumerate(leaf.to_local().shape)
+    )
+    return any(_values(size) is not None and place not in unbacked for size, place in sizes)
+
+
+def _values(value: Any) -> dict[int, Any] | None:
+    """The values in all processes, if there are several: of a tensor, or of a size that differs."""
     own = value.to_local() if is_distributed(value) else value
     if isinstance(own, torch.SymInt):
-        values = getattr(own.node, "_local_ints", None)
-    else:
-        values = getattr(own, "_local_tensors", None)
-    return own if values is None else {f"process {rank}": part for rank, part in sorted(values.items())}
+        return getattr(own.node, "_local_ints", None)
+    return getattr(own, "_local_tensors", None)
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A value with each part in its containers changed."""
+    if isinstance(value, list | tuple):
+        return [_mapped(part, change) for part in value]
+    if isinstance(value, dict):
+        return {name: _mapped(part, change) for name, part in value.items()}
+    return change(value)

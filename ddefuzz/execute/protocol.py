@@ -100,7 +100,8 @@ class Call(msgspec.Struct, frozen=True):
     condition of the first assertion of the traced graph that is not true in this call. `agreement` is None if one of
     the two did not return. `accepted` are differences that explicit unbacked semantics allow. `why` says why results
     are incomparable. `same` are other sizes that lead to the same inputs: they are called once. `node` is what the
-    graph says wrongly of a value, looked for in some calls.
+    graph says wrongly of a value, looked for in some calls. `everywhere` says whether values of DTensors were compared
+    in all processes: `compared`, or why not. It is empty if no input spans processes.
     """
 
     size: CallSize
@@ -115,6 +116,7 @@ class Call(msgspec.Struct, frozen=True):
     recompiled: bool = False
     same: tuple[CallSize, ...] = ()
     node: NodeDifference | None = None
+    everywhere: str = ""
 
 
 ACCEPTED: Final[frozenset[What]] = frozenset({"alias", "placement"})

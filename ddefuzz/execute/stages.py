@@ -116,7 +116,8 @@ class Capture(NamedTuple):
     `lowered` are the forward graphs that AOTAutograd made, each with its arguments in the last call that ran it, None
     before. `generated` is the code that inductor made of them. `ranges` are those of the sizes that an exported program
     checks, `constants` the values that it has in place of arguments. `inputs` are the fake values of the leaves of the
-    arguments in the graph, where marks make dims unbacked. `program` is the exported program.
+    arguments in the graph, where marks make dims unbacked. `program` is the exported program. `exchanges` says that its
+    graph can get the tensors of all processes (see `processes`).
     """
 
     graph: GraphModule
@@ -133,6 +134,7 @@ class Capture(NamedTuple):
     constants: Callable[[], tuple[object, ...]] = tuple
     inputs: Mapping[int, Any] = MappingProxyType({})
     program: ExportedProgram | None = None
+    exchanges: bool = False
 
 
 StageFunction: TypeAlias = Callable[[PreparedSubject], Capture | None]
@@ -364,6 +366,7 @@ def compiled(backend: str, *, again: bool = True) -> StageFunction:
             module=_module(prepared),
             lowered=lambda: lowered,
             inputs=faked,
+            exchanges=backend == "eager",
         )
 
     return stage

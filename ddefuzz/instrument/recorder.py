@@ -302,8 +302,8 @@ class Recorder:
         evaluated the guard.
 
         C++ may catch the error and raise another that quotes it, without a chain (`unflatten got an unexpected error`
-        in torch's aten/src/ATen/native/TensorShape.cpp). An error that is quoted in full counts, too. DTensor catches
-        them while it looks for a way to shard an op, and says that it has none.
+        in torch's aten/src/ATen/native/TensorShape.cpp). An error that is quoted in full counts, too. DTensor tries
+        ways to shard an op, catches these errors, and says that the op has no strategy.
         """
         raw = next(filter(None, map(self.seen, chain)), None) or next(filter(None, map(self._quoted, chain)), None)
         raw = raw or (self._caught if any(NO_SHARDING in message_of(error) for error in chain) else None)
@@ -320,7 +320,7 @@ class Recorder:
     def _rendered(self, raw: _RawRaise) -> RaisedError:
         names = self.inputs.names({symbol: origin.source for symbol, origin in raw.origins})
         return RaisedError(
-            expression=self._text(raw.expression),
+            expression=_SYMBOL.sub(lambda one: names.get(one[0], one[0]), str(raw.expression)),
             method=raw.call.method,
             place=raw.place,
             python=frames.python_frames(raw.stacks.real),
@@ -436,7 +436,7 @@ class Recorder:
         if place.language == "C++" and call.method in TRUTHS:
             self._quotable[str(error).partition("\n")[0]] = raw
         if any(code.co_filename.endswith(torch_api.SHARDING_BY_DECOMPOSITION.path) for code, _, _ in raw.stacks.real):
-            self._caught = self._caught or raw
+            self._caught = raw
         if self.listener is not None:
             self.listener.on_error(error)
 

@@ -140,16 +140,20 @@ def made_of(program: Program, *, seeded: bool = True) -> list[str]:
     """The method that makes the modules and the mesh of a program, and an empty line. No line if it has none."""
     modules = modules_of(program)
     lines = ["def __init__(self):", "    super().__init__()"] if modules else []
+    group = _ALONE if all(map(_is_alone, modules)) else _GROUP
     for expr, name in modules.items():
-        group = [] if not has_mesh(expr) else _ALONE if _is_alone(expr) else _GROUP
-        before = [*group, *([f"torch.manual_seed({SEED})"] if seeded and not is_mesh(expr) else [])]
+        before = [
+            *(group if has_mesh(expr) else []),
+            *([f"torch.manual_seed({SEED})"] if seeded and not is_mesh(expr) else []),
+        ]
         lines += [f"    {line}" for line in (*before, f"self.{name} = {print_expression(expr)}")]
     return [*lines, ""] if lines else []
 
 
 def _is_alone(expr: Expr) -> bool:
     """Whether the meshes of an expression have one process each."""
-    shapes = [node.args[1] for node in walk(expr) if isinstance(node, Call) and is_mesh(node)]
+    meshes = (node for node in walk(expr) if isinstance(node, Call) and is_mesh(node))
+    shapes = [mesh.args[1] if len(mesh.args) > 1 else dict(mesh.kwargs)["mesh_shape"] for mesh in meshes]
     return all(shape == Sequence((Value(1),)) for shape in shapes)
 
 

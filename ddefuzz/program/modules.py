@@ -31,7 +31,7 @@ MODULE_PREFIX: Final = "Module."
 MODULE_METHODS: Final = frozenset({"eval"})
 
 MESH: Final = "torch.distributed.device_mesh.init_device_mesh"
-"""Makes the mesh. The process group is the process alone."""
+"""Makes the mesh."""
 
 CHANGES: Final = frozenset(
     {

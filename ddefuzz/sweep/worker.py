@@ -267,7 +267,7 @@ CALLED_FORMS: Final = frozenset({"all", "drawn"})
 """The forms of samples that are called: all dims unbacked, or as the catalogue draws them."""
 
 CALLED_WITH_PLACEMENTS: Final[tuple[Stage, ...]] = ("compile", "aot")
-"""The stages in which samples are called whose inputs are DTensors: those that compute the values of all processes."""
+"""The stages in which samples are called whose inputs are DTensors. Values are compared in the first one alone."""
 
 
 @dataclass(slots=True)
@@ -312,7 +312,8 @@ class _Sweep:
         text = print_program(candidate.program)
         runs = judge_program(text, (self.screening,), (EXPLICIT,), self._once_for_each_difference)
         judged = result_of(text, runs, self.runner)
-        if judged.sightings and self._fails_at_static_sizes(candidate, self.screening):
+        if judged.sightings and self._fails_at_static_sizes(candidate, self.screening, CAPTURE):
+            self.dropped[STATIC] += 1
             return
         self.runs += 1
         self.samples.add(candidate.sample)
@@ -328,43 +329,33 @@ class _Sweep:
         if not judged.sightings and (self.task.caps.placed or candidate.form in CALLED_FORMS):
             self._call(candidate, text)
 
-    def _fails_at_static_sizes(self, candidate: Candidate, stage: Stage) -> bool:
+    def _fails_at_static_sizes(self, candidate: Candidate, stage: Stage, oracles: tuple[str, ...]) -> bool:
         """Whether inputs are DTensors, and the program fails with static sizes, too: many ops do not take DTensors."""
         if not self.task.caps.placed:
             return False
-        (judged,) = self._judged(print_program(static(candidate.program)), stage)
-        fails = judged.observation.outcome != "ok" or bool(judged.failures)
-        if fails:
-            self.dropped[STATIC] += 1
-        return fails
+        (judged,) = self._judged(print_program(static(candidate.program)), stage, oracles)
+        return judged.observation.outcome != "ok" or bool(judged.failures)
 
     def _call(self, candidate: Candidate, text: str) -> None:
         """Capture a program and call it, in one of the stages in turn."""
-        if not self._calling:
+        oracles = tuple(name for name in self.task.oracles if calls_of((name,)))
+        if not oracles:
             return
         stages = CALLED_WITH_PLACEMENTS if self.task.caps.placed else FRONTENDS
         stage = stages[self.called % len(stages)]
-        judged = self._judged(text, stage)
+        judged = self._judged(text, stage, oracles)
         self.called += bool(judged[0].observation.calls)
         seen = result_of(text, judged, self.runner)
-        if seen.sightings and self._fails_at_static_sizes(candidate, stage):
+        if seen.sightings and self._fails_at_static_sizes(candidate, stage, oracles):
             return
         self._count(seen, text)
         self.sightings += seen.sightings
         for sighting in seen.sightings:
             _add(self.wrong, sighting, candidate, text)
 
-    @property
-    def _calling(self) -> tuple[str, ...]:
-        """The oracles that judge calls."""
-        return tuple(name for name in self.task.oracles if calls_of((name,)))
-
-    def _judged(self, text: str, stage: Stage) -> tuple[JudgedRun, ...]:
-        oracles = self._calling
+    def _judged(self, text: str, stage: Stage, oracles: tuple[str, ...]) -> tuple[JudgedRun, ...]:
         compare = bool(comparing(oracles))
-        return judge_program(
-            text, (stage,), (EXPLICIT,), self.runner, oracles=oracles or CAPTURE, compare=compare, sampled=True
-        )
+        return judge_program(text, (stage,), (EXPLICIT,), self.runner, oracles=oracles, compare=compare, sampled=True)
 
     def _once_for_each_difference(self, run: Run) -> Observation:
         """Run. A second run under size-oblivious semantics is made only if the answers differ at places

@@ -123,8 +123,11 @@ def test_several_ops_have_a_table_and_a_result() -> None:
     assert lines[-1] == "1 of 2 ops wrong, 1 not judged"
 
 
-def test_the_reports_of_other_tools_have_a_result_for_each_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(__file__).parent)
+def test_the_reports_of_other_tools_have_a_result_for_each_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ops.py").touch()
     report = ops_report(OpsReport("2.13.0", (WRONG, RIGHT, REFUSED)))
     assert report.title == "ddefuzz check-op: 1 of 2 ops wrong, 1 not judged"
     assert [(one.rule, one.outcome, one.path, one.line) for one in report.results] == [

@@ -419,7 +419,7 @@ def test_values_of_all_processes_are_compared(monkeypatch: pytest.MonkeyPatch, t
     capture = stage_function("compile", called=True)(prepare(subject))
     assert capture is not None
     (right,) = exercise(subject, capture, ("example",))
-    assert right.agreement == "same"
+    assert (right.agreement, right.everywhere) == ("same", "compared")
     arguments = Exchange.arguments
 
     def with_other_weights(exchange: Exchange, graph: GraphModule, args: tuple[Any, ...]) -> list[Any]:
@@ -442,6 +442,21 @@ def program(x: Float32[Tensor, "u0=8 4"]):
 """
     (call,) = observe(Run(ProgramSubject(text), stage, Semantics(), calls=("example",))).calls
     assert (call.agreement, call.differences) == ("same", ())
+    assert (call.everywhere == "compared") == (stage == "compile")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "body", "why"),
+    [
+        ('"u0=7 4"', "x.new_zeros((x.shape[0], 2)) + x[:, :2]", "compared"),
+        ('"7 u0=4"', "x * x.to_local().shape[0]", "not compared: a static dim is sharded unevenly"),
+    ],
+    ids=["sizes", "uneven"],
+)
+def test_what_is_compared_in_all_processes(shapes: str, body: str, why: str) -> None:
+    text = f"{HEADER}# inputs: x = normal, shard0\ndef program(x: Float32[Tensor, {shapes}]):\n    return {body}\n"
+    (call,) = observe(Run(ProgramSubject(text), "compile", Semantics(), calls=("example",))).calls
+    assert (call.agreement, call.differences, call.everywhere) == ("same", (), why)
 
 
 @pytest.mark.parametrize("stage", ["fake", "export"])

@@ -9,7 +9,7 @@ from ddefuzz.errors import ProgramError
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.execute.subject import prepare
 from ddefuzz.ops.catalogue import parse
-from ddefuzz.program.code import callable_of, module_of
+from ddefuzz.program.code import callable_of, made_of, module_of
 from ddefuzz.program.evaluate import materialize, run_steps
 from ddefuzz.program.modules import hoisted, is_module, modules_of
 from ddefuzz.program.plain import ControlFlowInPython
@@ -86,3 +86,15 @@ def test_what_is_no_module_of_the_catalogue_is_refused(code: str) -> None:
     text = f'# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "2 4"]):\n    return {code}\n'
     with pytest.raises(ProgramError):
         parse(text, "case.py")
+
+
+def test_the_meshes_of_a_program_have_one_process_group() -> None:
+    mesh = 'torch.distributed.device_mesh.init_device_mesh("cpu", ({},))'
+    sharded = f"torch.distributed.tensor.DTensor.from_local(x, {mesh}, [torch.distributed.tensor.Shard(0)]).to_local()"
+    both = f"{sharded.format(1)} + {sharded.format(4)}"
+    for body, group in ((sharded.format(1), "gloo"), (sharded.format(4), "fake"), (both, "fake")):
+        head = '# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "u0=8 4"]):\n'
+        text = f"{head}    return {body}\n"
+        made = [line for line in made_of(parse(text, "meshes").program) if "init_process_group" in line]
+        assert made
+        assert all(f'"{group}"' in line for line in made)
