@@ -27,7 +27,7 @@ from ddefuzz.program.model import (
     walk,
 )
 from ddefuzz.program.options import with_symbols
-from ddefuzz.program.recipes import FLOATS, INTEGERS
+from ddefuzz.program.recipes import FLOATS, INTEGERS, is_placed
 from ddefuzz.program.sizes import static
 
 
@@ -194,7 +194,9 @@ def with_dead_code(program: Program, values: Values) -> tuple[Variant, ...]:
 
 
 def with_dead_symbols(program: Program, values: Values) -> tuple[Variant, ...]:
-    """With `nonzero` of tensors, whose unbacked sizes nothing reads."""
+    """With `nonzero` of tensors, whose unbacked sizes nothing reads. Torch has none of a DTensor."""
+    if any(map(is_placed, program.inputs)):
+        return ()
     return _with_dead(program, values, lambda value: Call("torch.nonzero", (value,)), "a nonzero that nothing reads")
 
 
