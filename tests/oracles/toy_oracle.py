@@ -82,7 +82,7 @@ class Counting(TorchDispatchMode):
 
 inputs = make_inputs()
 with Counting():
-    program(*inputs)
+    Captured()(*inputs)
 found = {"op": EXPECTED["op"], "times": called.count(EXPECTED["op"])}
 verdict = "shows" if found["times"] > 1 else "passes\"""",
     copied="from torch.utils._python_dispatch import TorchDispatchMode",
