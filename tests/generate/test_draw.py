@@ -31,6 +31,7 @@ def test_printing_and_parsing_give_the_program_back(programs: list[Program]) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_case_is_the_same_in_any_order_and_in_another_process(programs: list[Program]) -> None:
     indices = list(range(0, 300, 5))
     random.Random(0).shuffle(indices)
