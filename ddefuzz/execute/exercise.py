@@ -383,11 +383,11 @@ def _nudge(leaves: list[Any], seed: int) -> None:
     """Change each element of the float tensors by about one unit in the last place, up or down."""
     generator = torch.Generator().manual_seed(seed)
     for leaf in leaves:
-        for one in own_tensors(leaf):
-            if isinstance(one, torch.Tensor) and one.is_floating_point() and one.layout == torch.strided:
-                signs = torch.randint(0, 2, one.shape, generator=generator) * 2 - 1
+        for tensor in own_tensors(leaf):
+            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and tensor.layout == torch.strided:
+                signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
                 with suppress(RuntimeError), torch.no_grad():  # two elements of it may share memory
-                    one.mul_((1 + signs * torch.finfo(one.dtype).eps).to(one.dtype))
+                    tensor.mul_((1 + signs * torch.finfo(tensor.dtype).eps).to(tensor.dtype))
 
 
 @contextmanager
