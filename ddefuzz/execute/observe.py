@@ -30,7 +30,7 @@ from contextlib import (
 from functools import cache, lru_cache, partial
 from time import perf_counter  # by its name, which user code cannot replace
 from types import CodeType, FunctionType
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
@@ -394,6 +394,9 @@ def _normalized(text: str) -> str:
     return text
 
 
+DTENSORS: Final = "torch.distributed.tensor"  # not imported here: most programs have none
+
+
 @contextmanager
 def clean_slate(*, own_settings: bool = False) -> Iterator[None]:
     """Reset what a case leaves to the next, and, unless torch keeps `own_settings`, set what every capture needs."""
@@ -407,7 +410,7 @@ def clean_slate(*, own_settings: bool = False) -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
         torch_api.bound(torch_api.DYNAMO_PATCHER)()
         torch_api.bound(torch_api.DYNAMO_RESET)()
-        if torch_api.CLEAR_SHARDING.path.rpartition(".debug")[0] in sys.modules:
+        if DTENSORS in sys.modules:
             torch_api.bound(torch_api.CLEAR_SHARDING)()
         stack.enter_context(removed())
         if not own_settings:

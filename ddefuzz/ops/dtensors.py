@@ -6,6 +6,8 @@ trace its hooks with fullgraph=True, whatever the sizes are (`torch._dynamo.disa
 
 from __future__ import annotations
 
+from functools import partial
+
 from ddefuzz.ops.spec import Data, Leaf, OpSpec, Size, Tensor, choice, op
 
 MESH = 'torch.distributed.device_mesh.init_device_mesh("cpu", (1,))'
@@ -19,18 +21,19 @@ SQUARE = Tensor(shape=(4, 4))
 
 FOUR = 'torch.distributed.device_mesh.init_device_mesh("cpu", (4,))'
 REPLICATE = f"redistribute({FOUR}, [torch.distributed.tensor.Replicate()])"
-BY_ROW = Leaf((8, 4), (0,), "shard0", gradient=False)
-BY_COLUMN = Leaf((8, 4), (0,), "shard1", gradient=False)
-BY_BOTH = Leaf((8, 4), (0, 1), "shard0_shard1", gradient=False)
-WHOLE = Leaf((8, 4), (0,), "replicate", gradient=False)
-SUMMANDS = Leaf((8, 4), (0,), "partial", gradient=False)
-HEADS = Leaf((2, 4, 6, 8), (0, 2), "shard1", gradient=False)
-WEIGHT_BY_ROW = Leaf((4, 4), (), "shard0", gradient=False)
-WEIGHT_BY_COLUMN = Leaf((4, 4), (), "shard1", gradient=False)
+PLACED = partial(Leaf, gradient=False)
+BY_ROW = PLACED((8, 4), (0,), "shard0")
+BY_COLUMN = PLACED((8, 4), (0,), "shard1")
+BY_BOTH = PLACED((8, 4), (0, 1), "shard0_shard1")
+WHOLE = PLACED((8, 4), (0,), "replicate")
+SUMMANDS = PLACED((8, 4), (0,), "partial")
+HEADS = PLACED((2, 4, 6, 8), (0, 2), "shard1")
+WEIGHT_BY_ROW = PLACED((4, 4), (), "shard0")
+WEIGHT_BY_COLUMN = PLACED((4, 4), (), "shard1")
 
 FUNCTIONAL = "torch.distributed._functional_collectives"
 WAIT = f"{FUNCTIONAL}.wait_tensor"
-TOKENS = Leaf((24, 4), (), "replicate", gradient=False)
+TOKENS = PLACED((24, 4), (), "replicate")
 COUNT = Data("sizes", (1,))
 SPLIT = "[n.item(), n.item(), n.item(), n.item()]"
 

@@ -239,7 +239,7 @@ def _forms(program: Program, number: int, dtype: str, allowed: frozenset[str] | 
             yield Candidate(form, dtype, made, number)
 
 
-SWEEP_VERSION: Final = 3
+SWEEP_VERSION: Final = 4
 """Raised when the code of `sweep` or `generate` changes what is tried of an op."""
 
 CONFIRMING: Final[tuple[Stage, ...]] = ("export", "compile")
