@@ -31,7 +31,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import exit_reason
 from ddefuzz.execute.protocol import DEFAULT_STAGES, EXPLICIT, Stage
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.ledger import ENVIRONMENT, ProcessLine, SiteCount, Step, growth, read_lines
+from ddefuzz.findings.ledger import ENVIRONMENT, Ledger, ProcessLine, SiteCount, SiteRecord, Step, growth, read_lines
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.show.blocks import Block, Items, counted, prose, table
 
@@ -47,8 +47,62 @@ GRID = 61
 """Points of a curve in the chart, including its ends."""
 
 
+AREAS = {
+    "torch._refs": "decompositions",
+    "torch._decomp": "decompositions",
+    "torch._prims": "decompositions",
+    "torch._prims_common": "decompositions",
+    "torch._meta_registrations": "metas",
+    "torch._subclasses": "fake tensors",
+    "torch.nn": "torch.nn",
+    "torch._higher_order_ops": "higher-order ops",
+    "torch.distributed": "distributed",
+    "torch._functorch": "AOTAutograd",
+    "torch._dynamo": "dynamo",
+    "torch._inductor": "inductor",
+    "torch.fx": "fx, symbolic shapes",
+    "torch": "other Python",
+}
+"""Areas of torch by module or package; the first that fits. C++, and what is outside torch, are areas of their own."""
+
+CXX, OUTSIDE = "C++", "outside torch"
+
+IN_ORDER = tuple(dict.fromkeys((CXX, *AREAS.values(), OUTSIDE)))
+
+
+class AreaCount(msgspec.Struct, frozen=True):
+    """Distinct places that took a fallback, and distinct call sites of errors."""
+
+    fallback: int
+    dde: int
+
+
+def area_of(module: str) -> str:
+    """The area of a Python module."""
+    return next((area for name, area in AREAS.items() if f"{module}.".startswith(f"{name}.")), OUTSIDE)
+
+
+def by_area(records: Iterable[SiteRecord]) -> dict[str, AreaCount]:
+    """What was reached, by area. A call site of an error is in the area of the function that is blamed."""
+    fallback: dict[str, set[tuple[str, int]]] = {}
+    dde: dict[str, set[str]] = {}
+    for record in records:
+        if record.fallbacks:
+            area = CXX if record.language == "C++" else area_of(record.file.removesuffix(".py").replace("/", "."))
+            fallback.setdefault(area, set()).add((record.file, record.line))
+        for blamed in record.blamed:
+            module, separator, _ = blamed.replace("::", "").partition(":")
+            dde.setdefault(area_of(module) if separator else CXX, set()).add(blamed)
+    return {
+        area: AreaCount(len(fallback.get(area, ())), len(dde.get(area, ())))
+        for area in IN_ORDER
+        if area in fallback or area in dde
+    }
+
+
 class Curve(msgspec.Struct, frozen=True):
-    """What one tool reached with one seed, one step for each new site. `cpu_seconds` is how long it ran.
+    """What one tool reached with one seed, one step for each new site. `cpu_seconds` is how long it ran, `areas` what
+    it had reached by then.
 
     `killed` is the signal that ended it early, `SIGSEGV (Segmentation fault)`; empty if none did.
     """
@@ -58,6 +112,7 @@ class Curve(msgspec.Struct, frozen=True):
     torch: str
     cpu_seconds: float
     steps: tuple[Step, ...]
+    areas: dict[str, AreaCount] = {}
     killed: str = ""
 
     def reached_by(self, cpu_seconds: float) -> SiteCount:
@@ -106,7 +161,7 @@ class Peers(msgspec.Struct, frozen=True):
     seeds: tuple[int, ...]
     peers: tuple[Peer, ...]
     interrupted: bool = False
-    schema: str = "ddefuzz.bench.peers/2"
+    schema: str = "ddefuzz.bench.peers/3"
 
 
 Tool: TypeAlias = Callable[[int, Session], Curve | None]
@@ -212,8 +267,9 @@ def run_command(command: Command, budget: float, seed: int, session: Session) ->
             f"--command {command.name}: found no line of the hook's, expected a command that imports "
             f"ddefuzz.site_hook; it ended with {process.returncode}"
         )
-    steps = tuple(growth(read_lines(file)))
-    return Curve(command.name, seed, hooked.torch, steps[-1].cpu_seconds, steps, killed)
+    ledger = Ledger()
+    steps = tuple(growth(read_lines(file), ledger))
+    return Curve(command.name, seed, hooked.torch, steps[-1].cpu_seconds, steps, by_area(ledger.drain()), killed)
 
 
 @contextmanager
@@ -278,10 +334,11 @@ def run_campaign(budget: str, jobs: int, guided: bool, seed: int, session: Sessi
     name = CAMPAIGNS[guided]
     with Database.open(f"sqlite:///{session.folder / f'{name}-{seed}.db'}") as database:
         summary = start(plan, database, lambda event, tally: None, session.stopped)
+        areas = by_area(database.sites(summary.torch))
     if summary.interrupted:
         return None
     steps = tuple(Step(point.cpu_seconds, point.sites) for point in summary.growth)
-    return Curve(name, seed, summary.torch, round(sum(summary.cpu_seconds.values()), 3), steps)
+    return Curve(name, seed, summary.torch, round(sum(summary.cpu_seconds.values()), 3), steps, areas)
 
 
 CAMPAIGNS = {True: "guided", False: "uniform"}
@@ -320,6 +377,9 @@ def view(record: Peers) -> Iterator[Block]:
         (peer.name, *(str(peer.counts[what]) for what in COUNTS), f"{peer.cpu_seconds:.0f}") for peer in record.peers
     ]
     yield table(("tool", *COUNTS, "CPU s"), rows)
+    if areas := _area_rows(record):
+        yield prose("by area of torch's source, when each run ended: fallback sites / DDE call sites")
+        yield table(("area", *(peer.name for peer in record.peers)), areas)
     killed = [
         f"{peer.name}, seed {curve.seed}: {curve.killed} ended it after {curve.cpu_seconds:.0f} CPU seconds"
         for peer in record.peers
@@ -328,6 +388,17 @@ def view(record: Peers) -> Iterator[Block]:
     ]
     if killed:
         yield Items(tuple(killed))
+
+
+def _area_rows(record: Peers) -> list[tuple[str, ...]]:
+    """A row for each area that any tool reached, a column for each tool: means over its seeds."""
+
+    def cell(peer: Peer, area: str) -> str:
+        counts = [curve.areas.get(area, AreaCount(0, 0)) for curve in peer.curves]
+        return f"{mean(one.fallback for one in counts):.0f} / {mean(one.dde for one in counts):.0f}"
+
+    reached = {area for peer in record.peers for curve in peer.curves for area in curve.areas}
+    return [(area, *(cell(peer, area) for peer in record.peers)) for area in IN_ORDER if area in reached]
 
 
 def _tools(budget: str, cpu_seconds: float, commands: Iterable[Command], jobs: int) -> dict[str, Tool]:

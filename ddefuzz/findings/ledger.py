@@ -263,14 +263,15 @@ def read_lines(path: Path) -> list[Line]:
     ]
 
 
-def growth(lines: Iterable[Line]) -> Iterator[Step]:
-    """The curve over the CPU seconds of all processes together, one step for each new site and one for the end.
+def growth(lines: Iterable[Line], ledger: Ledger | None = None) -> Iterator[Step]:
+    """The curve over the CPU seconds of all processes together, one step for each new site and one for the end. The
+    sites are added to the ledger.
 
     CPU seconds before the hook was installed are left out: importing torch is not search.
     """
     spent: dict[int, float] = {}
     before: dict[int, float] = {}
-    ledger = Ledger()
+    ledger = ledger or Ledger()
     for line in sorted(lines, key=lambda one: one.time):
         if isinstance(line, ProcessLine):
             before.setdefault(line.pid, line.cpu_seconds)

@@ -93,9 +93,12 @@ def test_peers_as_typed(tmp_path: Path) -> None:
     done = typed("peers", *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "peers.json").read_text())
-    assert found["schema"] == "ddefuzz.bench.peers/2"
+    assert found["schema"] == "ddefuzz.bench.peers/3"
     rows = {peer["name"]: peer for peer in found["peers"]}
     assert list(rows) == ["opinfo", "guided", "uniform"]
-    assert rows["guided"]["counts"]["fallback sites"]["mean"] > 0
-    assert rows["guided"]["curves"][0]["steps"][0]["cpu_seconds"] > 0
+    steps = rows["guided"]["curves"][0]["steps"]  # of the whole campaign; the counts are those within the budget
+    assert steps[-1]["sites"]["fallback"] > 0
+    assert steps[0]["cpu_seconds"] > 0
+    assert rows["guided"]["curves"][0]["areas"]
+    assert "by area of torch's source" in done.stdout
     assert "1 seeds" not in done.stdout

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 from ci.bench import peers
-from ci.bench.peers import Curve, Estimate, chart, compare, estimate, view
+from ci.bench.peers import AreaCount, Curve, Estimate, by_area, chart, compare, estimate, view
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.findings.ledger import SiteCount, Step
+from ddefuzz.findings.ledger import SiteCount, SiteRecord, Step
 from ddefuzz.show.html import require_chart, svg
 from tests.bench.typed_bench import text_of
 
@@ -69,6 +70,23 @@ def test_the_table_has_no_interval_without_scipy(no_extra: None) -> None:
     assert [line.split() for line in text.splitlines() if line.startswith("guided")] == [
         ["guided", "29.0", "25.0", "0.0", "4.0", "0.0", "10"]
     ]
+
+
+def test_sites_are_counted_by_area() -> None:
+    chunk = "at::native::chunk"
+    records = (
+        SiteRecord("C++", "aten/src/ATen/native/TensorShape.cpp", 34, "", "guard_or_false", {"False": 2}),
+        SiteRecord("Python", "torch/_refs/__init__.py", 7, "chunk", "guard_bool", raised=2, blamed=(chunk,)),
+        SiteRecord("Python", "torch/_refs/__init__.py", 9, "view", "guard_bool", {"True": 1}),
+        SiteRecord("Python", "torch/_decomp/decompositions.py", 9, "f", "guard_or_true", {"True": 1}),
+        SiteRecord("Python", "mine.py", 1, "f", "guard_bool", raised=1, blamed=("torch._tensor:Tensor.__len__",)),
+    )
+    areas = by_area(records)
+    assert areas == {"C++": AreaCount(1, 1), "decompositions": AreaCount(2, 0), "other Python": AreaCount(0, 1)}
+    one = msgspec.structs.replace(CURVES[0], areas=areas)
+    rows = [line.split() for line in text_of(list(view(compare(10.0, [one, CURVES[2]])))).splitlines()]
+    assert ["C++", "1", "/", "1", "0", "/", "0"] in rows
+    assert ["other", "Python", "0", "/", "1", "0", "/", "0"] in rows
 
 
 def test_an_interval_is_of_the_mean_and_always_the_same() -> None:
