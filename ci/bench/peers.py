@@ -92,7 +92,8 @@ def by_area(records: Iterable[SiteRecord]) -> dict[str, AreaCount]:
             fallback.setdefault(area, set()).add((record.file, record.line))
         for blamed in record.blamed:
             module, separator, _ = blamed.replace("::", "").partition(":")
-            dde.setdefault(area_of(module) if separator else CXX, set()).add(blamed)
+            area = area_of(module)
+            dde.setdefault(CXX if area == OUTSIDE and not separator else area, set()).add(blamed)
     return {
         area: AreaCount(len(fallback.get(area, ())), len(dde.get(area, ())))
         for area in IN_ORDER
