@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import ProgramSubject, Stage
 from ddefuzz.findings.textform import read_finding
 from ddefuzz.oracles import keys
+from tests.typed import typed
 
 TEXT = """\
 # ddefuzz program v1
@@ -108,7 +106,7 @@ def test_the_command_writes_a_folder_of_a_users_model(tmp_path: Path) -> None:
         "model_args = (torch.randn(4, 2), torch.tensor([True, False, True, True]))\n"
     )
     words = ["artifacts", "model.py:model", "--stage", "export", "--diff", "export", "compile", "--format", "json"]
-    ran = _ddefuzz(tmp_path, *words)
+    ran = typed(*words, folder=tmp_path)
     assert ran.returncode == 0, ran.stderr
     document = json.loads(ran.stdout)
     assert [(stage["stage"], stage["outcome"]) for stage in document["stages"]] == [
@@ -124,12 +122,6 @@ def test_the_command_writes_a_folder_of_a_users_model(tmp_path: Path) -> None:
 def test_a_target_that_is_missing_is_told_before_anything_starts() -> None:
     with pytest.raises(InputError, match=r"nothing\.py: found no such file, expected a program"):
         CliRunner().invoke(command, ["nothing.py"], catch_exceptions=False)
-
-
-def _ddefuzz(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    line = [sys.executable, "-m", "ddefuzz", *words]
-    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=200)
 
 
 FINDINGS = Path(__file__).parents[2] / "findings"

@@ -10,7 +10,7 @@ import pytest
 from ci.bench.backtest import Backtest, BacktestedCase, ShownFailure, view
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import write_findings
-from tests.bench.typed_bench import text_of, typed
+from tests.bench.typed_bench import bench, text_of
 from tests.findings.arbitrary_findings import CHUNK, START, sighting
 
 MODULE = """
@@ -79,12 +79,12 @@ def test_cases_are_observed_and_found(tmp_path: Path) -> None:
     with Database.open(f"sqlite:///{tmp_path}/known.db") as database:
         database.record(sighting(CHUNK), START)
         write_findings(database.findings(), tmp_path / "findings")
-    done = typed("backtest", "cases.py", "--stage", "export", "-j", "1", "--format", "json", folder=tmp_path)
+    done = bench("backtest", "cases.py", "--stage", "export", "-j", "1", "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     seen = {one["id"]: ([failure["is_known"] for failure in one["failures"]], one["user"]) for one in document["cases"]}
     assert seen == {"chunked": ([True], False), "branched": ([], True), "fine": ([], False)}
-    again = typed("backtest", "cases.py", "--db", "sqlite:///known.db", "--stage", "export", folder=tmp_path)
+    again = bench("backtest", "cases.py", "--db", "sqlite:///known.db", "--stage", "export", folder=tmp_path)
     assert "sqlite:///known.db" in " ".join(again.stdout.split())
-    refused = typed("backtest", "findings/../none.py", folder=tmp_path)
+    refused = bench("backtest", "findings/../none.py", folder=tmp_path)
     assert (refused.returncode, len(refused.stderr.strip().splitlines())) == (2, 1)

@@ -18,7 +18,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Place
 from ddefuzz.oracles.program import Trial, TriedRun
-from tests.bench.typed_bench import typed
+from tests.bench.typed_bench import bench
 
 REFS = Place("Python", "torch/_refs/__init__.py", 40)
 SAME = Call("2", CallEnd(), CallEnd(), "same")
@@ -185,7 +185,7 @@ def program(x: Int64[Tensor, "3"]):
         known = SiteRecord("Python", place.file, place.line, "", "", {"False": 1}, example=text, stage="aot")
         database.add_sites("2.13.0", [known])
     words = ("--oracle", "specialization", "--sites", "1", "--budget", "1x", "-j", "1", "--stage", "aot", "--db", url)
-    done = typed("recall", *words, "--format", "json", folder=tmp_path)
+    done = bench("recall", *words, "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)["records"]
     assert found["planted"] == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci.bench.throughput import view_calls
-from tests.bench.typed_bench import text_of, typed
+from tests.bench.typed_bench import bench, text_of
 
 
 def test_the_ratios_are_over_all_stages() -> None:
@@ -29,7 +29,7 @@ def test_the_ratios_are_over_all_stages() -> None:
 
 @pytest.mark.slow
 def test_calls_as_typed(tmp_path: Path) -> None:
-    done = typed("calls", "--cases", "4", "--format", "json", folder=tmp_path)
+    done = bench("calls", "--cases", "4", "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["schema"], found["profile"], found["cases"]) == ("ddefuzz.bench.calls/3", "captures", 4)

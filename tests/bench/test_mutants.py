@@ -21,7 +21,7 @@ from ddefuzz.execute.pool import LostTask
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.profiles import Again
-from tests.bench.typed_bench import text_of, typed
+from tests.bench.typed_bench import bench, text_of
 
 REFS = "torch/_refs/__init__.py"
 ROLL = Mutant("swapped operands", REFS, "roll", 0, "roll", 10, 10)
@@ -137,10 +137,10 @@ def test_mutants_are_run_on_the_cases_of_a_campaign_and_kept(tmp_path: Path) -> 
     chosen = [one for file in files for one in mutants_in(file) if (one.rule, one.function) in wanted][:1]
     (tmp_path / "sample.tsv").write_text(written(chosen))
     words = ("mutants", "--budget", "4cpu", "--cpu", "2", "--sample", "sample.tsv", "--keep", "kept", "-j", "1")
-    first = typed(*words, "--format", "json", folder=tmp_path)
+    first = bench(*words, "--format", "json", folder=tmp_path)
     assert first.returncode == 0, first.stderr
     record = json.loads(first.stdout)
     assert [one["mutant"]["function"] for one in record["mutants"]] == [one.function for one in chosen]
     assert record["cpu_seconds"] >= 4 and not record["interrupted"]
-    again = typed(*words, "--format", "json", folder=tmp_path)
+    again = bench(*words, "--format", "json", folder=tmp_path)
     assert json.loads(again.stdout) == record

@@ -12,7 +12,7 @@ from ci.bench.command import Session
 from ci.bench.peers import OPINFO, Command, compare, parse_command, run_command, view
 from ddefuzz.cli.output import LiveLine
 from ddefuzz.errors import InputError
-from tests.bench.typed_bench import text_of, typed
+from tests.bench.typed_bench import bench, text_of
 
 FOREVER = """\
 import sys
@@ -82,7 +82,7 @@ def test_a_command_without_the_hook_is_one_clear_line(tmp_path: Path) -> None:
         ("none=no-such-program", "found 'no-such-program', expected a program to run"),
         ("guided=true", "found the name 'guided'"),
     ):
-        done = typed("peers", "--budget", "1cpu", "--command", text, folder=tmp_path)
+        done = bench("peers", "--budget", "1cpu", "--command", text, folder=tmp_path)
         assert done.returncode == 2
         assert said in done.stderr.splitlines()[-1]
 
@@ -90,7 +90,7 @@ def test_a_command_without_the_hook_is_one_clear_line(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_peers_as_typed(tmp_path: Path) -> None:
     words = ("--budget", "4cpu", "--seeds", "1", "-j", "1", "--output", "json=peers.json")
-    done = typed("peers", *words, folder=tmp_path)
+    done = bench("peers", *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "peers.json").read_text())
     assert found["schema"] == "ddefuzz.bench.peers/3"

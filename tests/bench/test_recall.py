@@ -18,7 +18,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.ledger import SiteRecord, SiteVisit
 from ddefuzz.instrument.events import Answer, Fault, Frame, Place, RaisedError
 from ddefuzz.oracles.program import tried_of
-from tests.bench.typed_bench import typed
+from tests.bench.typed_bench import bench
 
 REFS = Place("Python", "torch/_refs/__init__.py", 4026)
 EXPAND = Place("C++", "aten/src/ATen/ExpandUtils.cpp", 34)
@@ -202,11 +202,11 @@ def test_recall_as_typed(tmp_path: Path) -> None:
         gone = Place("Python", "torch/_refs/__init__.py", 1)
         database.add_sites("2.13.0", [site(everywhere, function=""), site(gone)])
     words = ("--sites", "2", "--budget", "6x", "-j", "1", "--db", url, "--keep", "kept.jsonl")
-    done = typed("recall", *words, "--output", "json=found.json", folder=tmp_path)
+    done = bench("recall", *words, "--output", "json=found.json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads((tmp_path / "found.json").read_text())
     (found,) = document["records"]
-    again = typed("recall", *words, "--format", "json", folder=tmp_path)
+    again = bench("recall", *words, "--format", "json", folder=tmp_path)
     assert json.loads(again.stdout) == document  # from the folder
     assert (document["schema"], found["found"], found["exact"], found["known_sites"]) == (
         "ddefuzz.bench.recall/4",
@@ -221,7 +221,7 @@ def test_recall_as_typed(tmp_path: Path) -> None:
 def test_a_database_without_sites_is_one_clear_line(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/empty.db"
     Database.open(url).close()
-    done = typed("recall", "--db", url, folder=tmp_path)
+    done = bench("recall", "--db", url, folder=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "expected a database with sites" in done.stderr
 

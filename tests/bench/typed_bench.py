@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -13,21 +11,12 @@ from ci.bench.command import group
 from ddefuzz.errors import EXIT_OK
 from ddefuzz.show.blocks import Block
 from ddefuzz.show.terminal import terminal
+from tests.typed import BENCH, typed
 
-BENCH = Path(__file__).parents[2] / "ci" / "bench"
 
-
-def typed(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def bench(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """What `python ci/bench WORDS` does in a folder, at 80 columns."""
-    return subprocess.run(
-        [sys.executable, str(BENCH), *words],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    return typed(*words, folder=folder, environment={"COLUMNS": "80"}, program=BENCH)
 
 
 def invoked(*words: str, code: int = EXIT_OK) -> str:

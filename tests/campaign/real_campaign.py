@@ -16,6 +16,7 @@ import psutil  # type: ignore[import-untyped]
 
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.execute.journal import Entry, entries
+from tests.typed import typed
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,14 +60,8 @@ def begun(folder: Path, database: Path, *more: str) -> Iterator[subprocess.Popen
 
 def finished(folder: Path, database: Path, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """A campaign that nobody disturbs."""
-    return subprocess.run(
-        arguments(database, *more),
-        env=environment(folder, **variables),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
+    _, _, _, *words = arguments(database, *more)
+    return typed(*words, folder=folder, environment=environment(folder, **variables), timeout=PATIENCE_SECONDS)
 
 
 def summary_in(stdout: str) -> Summary:

@@ -10,11 +10,11 @@ import pytest
 
 from ddefuzz.errors import EXIT_OK, EXIT_UNSUPPORTED
 from tests.campaign.real_campaign import (
-    DDEFUZZ,
     PATIENCE_SECONDS,
     arguments,
     environment,
 )
+from tests.typed import typed
 
 pytestmark = pytest.mark.slow
 
@@ -38,15 +38,8 @@ fine_args = removes_args = leaves_nowhere_args = (torch.ones(3),)
 
 def check(folder: Path, name: str, place: Path | None = None) -> subprocess.CompletedProcess[str]:
     (folder / "user.py").write_text(SUBJECT)
-    return subprocess.run(
-        [*DDEFUZZ, "check", f"{folder / 'user.py'}:{name}", "--stage", "export"],
-        cwd=place or folder,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
+    words = ("check", f"{folder / 'user.py'}:{name}", "--stage", "export")
+    return typed(*words, folder=place or folder, environment=environment(folder), timeout=PATIENCE_SECONDS)
 
 
 def test_too_few_file_descriptors_are_one_line(tmp_path: Path) -> None:

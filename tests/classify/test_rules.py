@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.merge import reclassified
 from ddefuzz.oracles.capture import classify
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, failure_of, sighting, with_failure
+from tests.typed import typed
 
 ALIAS = """\
 [[alias]]
@@ -131,11 +129,10 @@ def test_workers_apply_the_rules_of_the_folder(tmp_path: Path) -> None:
     text = ALIAS.replace("guard_int operator==", "guard_bool operator==")
     (tmp_path / "findings" / "rules.toml").write_text(text)
     (tmp_path / "chunk.py").write_text(PROGRAM)
-    words = [sys.executable, "-m", "ddefuzz", "corpus", "add", "corpus", "chunk.py", "--stage", "export"]
-    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, env=dict(os.environ))
+    ran = typed("corpus", "add", "corpus", "chunk.py", "--stage", "export", folder=tmp_path)
     assert ran.returncode == 0, ran.stderr
     case = (tmp_path / "corpus" / "chunk.py").read_text()
     assert "# expect: export/explicit dde at at::native::tensor_split\n" in case, case
     (tmp_path / "findings" / "rules.toml").write_text("[[alias]]\n")
-    wrong = subprocess.run([*words[:3], "corpus", "list"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    wrong = typed("corpus", "list", folder=tmp_path)
     assert (wrong.returncode, len(wrong.stderr.splitlines())) == (2, 1), wrong.stderr

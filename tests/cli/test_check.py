@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -14,6 +13,7 @@ from unittest import mock
 import pytest
 
 from ddefuzz.cli.main import main
+from tests.typed import typed
 
 HERE = Path(__file__).parent
 SUBJECTS = HERE / "check_subjects.py"
@@ -45,12 +45,6 @@ def check(*words: str) -> Done:
     ):
         main()
     return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue())
-
-
-def check_as_typed(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [Path(sys.executable).with_name("ddefuzz"), "check", *words], capture_output=True, text=True, check=False
-    )
 
 
 def document(*words: str) -> dict[str, Any]:
@@ -208,7 +202,7 @@ def test_a_crash_is_an_outcome() -> None:
 @pytest.mark.slow
 def test_text_and_a_file_of_json(tmp_path: Path) -> None:
     path = tmp_path / "check.json"
-    done = check_as_typed(f"{SUBJECTS}:fine", "--stage", "export", "--output", f"json={path}")
+    done = typed("check", f"{SUBJECTS}:fine", "--stage", "export", "--output", f"json={path}", folder=tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("fine exports: captured in export.")
     assert [one["outcome"] for one in json.loads(path.read_text())["captures"]] == ["ok"]

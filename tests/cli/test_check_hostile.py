@@ -15,7 +15,8 @@ import pytest
 
 from ddefuzz.cli.main import main
 from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE
-from tests.campaign.real_campaign import DDEFUZZ, PATIENCE_SECONDS, environment
+from tests.campaign.real_campaign import PATIENCE_SECONDS, environment
+from tests.typed import typed
 
 pytestmark = pytest.mark.slow
 
@@ -45,15 +46,8 @@ def check(folder: Path, target: str, *words: str) -> subprocess.CompletedProcess
 
 def check_apart(folder: Path, target: str, *words: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, with a folder for temporary files of its own."""
-    return subprocess.run(
-        [*DDEFUZZ, "check", target, "--stage", "export", *words],
-        cwd=folder,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
+    line = ("check", target, "--stage", "export", *words)
+    return typed(*line, folder=folder, environment=environment(folder), timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from ddefuzz.custom_ops.model import SCHEMA
 from ddefuzz.errors import InputError
 from tests.custom_ops import example_ops
 from tests.in_process import InProcess
+from tests.typed import typed
 
 OPS = str(Path(example_ops.__file__))
 HERE = __file__
@@ -84,8 +84,7 @@ def test_ops_of_a_file_are_checked_and_kept(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_op_that_cannot_be_judged_is_exit_code_2(tmp_path: Path) -> None:
     def ran(*words: str) -> subprocess.CompletedProcess[str]:
-        command_line = [sys.executable, "-m", "ddefuzz", "check-op", *words, "--examples", OPS, "-j", "1"]
-        return subprocess.run(command_line, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return typed("check-op", *words, "--examples", OPS, "-j", "1", folder=tmp_path)
 
     alone = ran("zoo::without_fake")
     assert (alone.returncode, alone.stdout) == (2, "")

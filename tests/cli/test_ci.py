@@ -28,6 +28,7 @@ from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.ops import catalogue
 from ddefuzz.show.table import rows_of
 from tests.show.test_formats import applied, checked_sarif, code_scanning
+from tests.typed import typed
 
 FILES = {
     ".ddefuzz/.gitignore",
@@ -111,15 +112,15 @@ def test_check_works_in_a_repository_that_has_no_findings_yet(tmp_path: Path) ->
         "import torch\n\n\ndef good(x):\n    return x + 1\n\n\ngood_args = (torch.randn(3),)\n\n\n"
         "def bad(x):\n    return torch.diff(x[x > 0])\n\n\nbad_args = (torch.tensor([1.0, -1.0, 2.0]),)\n"
     )
-    assert typed(tmp_path, "check", "model.py:good").returncode == 0
-    red = typed(tmp_path, "check", "model.py:bad", "--no-advice", "--format", "json")
+    assert typed("check", "model.py:good", folder=tmp_path).returncode == 0
+    red = typed("check", "model.py:bad", "--no-advice", "--format", "json", folder=tmp_path)
     assert red.returncode == 1, red.stderr
     [problem] = [
         problem for problem in json.loads(red.stdout)["problems"] if problem["classified"]["signature"]["kind"] == "dde"
     ]
     [key] = problem["keys"]
     (tmp_path / "findings" / "known.toml").write_text(f'[{key}]\nstate = "reported"\ntitle = "ours"\n')
-    known = typed(tmp_path, "check", "model.py:bad", "--no-advice")
+    known = typed("check", "model.py:bad", "--no-advice", folder=tmp_path)
     assert f"{key}, reported: ours" in known.stdout
 
 
@@ -172,19 +173,6 @@ def test_a_cancelled_job_is_interrupted() -> None:
     assert (_waited(process, Step("step", (), 60.0)), process.returncode) == (EXIT_INTERRUPTED, -signal.SIGINT)
 
 
-def typed(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("DDEFUZZ_")} | more
-    return subprocess.run(
-        [sys.executable, "-m", "ddefuzz", *words],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-
-
 MODEL = """\
 import torch
 
@@ -200,7 +188,7 @@ GOOD = MODEL.replace("torch.diff(x[x > 0])", "torch.relu(x)")
 
 def with_model(folder: Path, text: str, targets: str = '["model.py:model"]') -> None:
     """A repository with one model."""
-    assert typed(folder, "init").returncode == 0
+    assert typed("init", folder=folder).returncode == 0
     settings = folder / "ddefuzz.toml"
     settings.write_text(settings.read_text().replace("# check.targets", f"check.targets = {targets} #"))
     (folder / "model.py").write_text(text)
@@ -209,7 +197,7 @@ def with_model(folder: Path, text: str, targets: str = '["model.py:model"]') -> 
 @pytest.mark.slow
 def test_a_pull_request_is_red_on_a_problem_of_a_model_until_it_is_mended_or_accepted(tmp_path: Path) -> None:
     with_model(tmp_path, GOOD)
-    green = typed(tmp_path, "ci", "pull-request")
+    green = typed("ci", "pull-request", folder=tmp_path)
     assert green.returncode == 0, green.stderr
     assert "models exit 0, replay exit 0" in green.stderr
 
@@ -218,7 +206,7 @@ def test_a_pull_request_is_red_on_a_problem_of_a_model_until_it_is_mended_or_acc
     (tmp_path / "model.py").write_text(MODEL)
     summary = tmp_path / "summary.md"
     on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
-    red = typed(tmp_path, "ci", "pull-request", **on_github)
+    red = typed("ci", "pull-request", folder=tmp_path, environment=on_github)
     assert red.returncode == 1, red.stderr
     assert "::error file=model.py,line=5,title=dde model.py%3Amodel/dde-" in red.stdout
     comment = (tmp_path / "ddefuzz-report" / "comment.md").read_text()
@@ -232,25 +220,25 @@ def test_a_pull_request_is_red_on_a_problem_of_a_model_until_it_is_mended_or_acc
 
     # The change of the report is applied: green.
     (tmp_path / "model.py").write_text(mended)
-    green = typed(tmp_path, "ci", "pull-request")
+    green = typed("ci", "pull-request", folder=tmp_path)
     assert green.returncode == 0, green.stderr
 
     # Or it is accepted for now: green, but not any more after its last day, or with another problem.
     (tmp_path / "model.py").write_text(MODEL)
-    accepted = typed(tmp_path, "ci", "accept", "--reason", "waits for torch", "--expires", "2099-01-31")
+    accepted = typed("ci", "accept", "--reason", "waits for torch", "--expires", "2099-01-31", folder=tmp_path)
     assert accepted.returncode == 0, accepted.stderr
     assert "now accepted: model.py:model: dde-" in accepted.stderr
-    green = typed(tmp_path, "ci", "pull-request")
+    green = typed("ci", "pull-request", folder=tmp_path)
     assert green.returncode == 0, green.stderr
     assert "until 2099-01-31: waits for torch" in green.stdout
     assert "made_u0" not in green.stdout  # no change is looked for
     decisions = tmp_path / "findings" / "accepted.toml"
     decisions.write_text(decisions.read_text().replace("2099-01-31", "2020-01-31"))
-    red = typed(tmp_path, "ci", "pull-request")
+    red = typed("ci", "pull-request", folder=tmp_path)
     assert red.returncode == 1, red.stderr
     assert "was accepted until 2020-01-31: it fails since then" in red.stderr
     (tmp_path / "model.py").write_text(GOOD)
-    gone = typed(tmp_path, "ci", "accept", "--reason", "unused")
+    gone = typed("ci", "accept", "--reason", "unused", folder=tmp_path)
     assert gone.returncode == 0, gone.stderr
     assert "not there any more: model.py:model: dde-" in gone.stderr
     assert tomllib.loads(decisions.read_text()) == {"problem": []}
@@ -273,7 +261,7 @@ def test_only_what_the_base_does_not_have_is_red(tmp_path: Path) -> None:
 
     # A model that is good: green, because the base has the problem of the first one.
     (folder / "other.py").write_text(GOOD)
-    green = typed(folder, "ci", "pull-request", "--base", "HEAD")
+    green = typed("ci", "pull-request", "--base", "HEAD", folder=folder)
     assert green.returncode == 0, green.stderr
     assert "looking for the problems in HEAD, too" in green.stderr
     assert "1 problem in HEAD" in green.stderr
@@ -282,17 +270,17 @@ def test_only_what_the_base_does_not_have_is_red(tmp_path: Path) -> None:
 
     # A model that is broken: red, and only its problem is in SARIF.
     (folder / "other.py").write_text(MODEL.replace("torch.diff", "torch.unbind"))
-    red = typed(folder, "ci", "pull-request", "--base", "HEAD")
+    red = typed("ci", "pull-request", "--base", "HEAD", folder=folder)
     assert red.returncode == 1, red.stderr
     told = [row["id"].partition("/")[0] for row in rows_of((folder / "ddefuzz-report" / "models.sarif").read_text())]
     assert set(told) == {"other.py:model"}
 
     # What was accepted until a day that has passed is red, although the base has it.
     (folder / "other.py").write_text(GOOD)
-    assert typed(folder, "ci", "accept", "--reason", "later", "--expires", "2099-01-31").returncode == 0
+    assert typed("ci", "accept", "--reason", "later", "--expires", "2099-01-31", folder=folder).returncode == 0
     decisions = folder / "findings" / "accepted.toml"
     decisions.write_text(decisions.read_text().replace("2099-01-31", "2020-01-31"))
-    assert typed(folder, "ci", "pull-request", "--base", "HEAD").returncode == 1
+    assert typed("ci", "pull-request", "--base", "HEAD", folder=folder).returncode == 1
     worktrees = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
     assert len(worktrees.stdout.splitlines()) == 1
 
@@ -309,16 +297,16 @@ def test_a_base_that_is_no_commit_is_one_line(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.slow
 def test_a_target_that_cannot_be_built_does_not_end_the_others(tmp_path: Path) -> None:
     with_model(tmp_path, MODEL, '["model.py:nothing", "nowhere.py:f", "model.py:model"]')
-    red = typed(tmp_path, "check", "--no-advice")
+    red = typed("check", "--no-advice", folder=tmp_path)
     assert red.returncode == 2, red.stderr
     assert "nowhere.py: found no such file" in red.stderr
     assert "model.py:model does not export" in red.stdout
     assert "model.py:nothing: found no such name" in red.stdout
-    accepted = typed(tmp_path, "ci", "accept", "--reason", "later")
+    accepted = typed("ci", "accept", "--reason", "later", folder=tmp_path)
     assert accepted.returncode == 2, accepted.stderr
     [problem] = tomllib.loads((tmp_path / "findings" / "accepted.toml").read_text())["problem"]
     assert problem["target"] == "model.py:model"
-    assert typed(tmp_path, "check", "model.py:model", "--no-advice").returncode == 0
+    assert typed("check", "model.py:model", "--no-advice", folder=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -408,11 +396,11 @@ def test_a_comment_has_what_failed_first_and_fits(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.slow
 def test_fuzzing_is_red_on_new_findings_and_green_when_they_are_known(tmp_path: Path) -> None:
-    assert typed(tmp_path, "init", "--no-baseline").returncode == 0
+    assert typed("init", "--no-baseline", folder=tmp_path).returncode == 0
     summary = tmp_path / "summary.md"
     on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
     for _ in range(2):  # nobody has decided anything in between
-        red = typed(tmp_path, "ci", "fuzz", "--budget", "8x", **on_github)
+        red = typed("ci", "fuzz", "--budget", "8x", folder=tmp_path, environment=on_github)
         assert red.returncode == 1, red.stderr
     assert "run exit 1" in red.stderr
     assert "::error title=dde dde-" in red.stdout
@@ -423,15 +411,15 @@ def test_fuzzing_is_red_on_new_findings_and_green_when_they_are_known(tmp_path: 
     assert new
     known = "".join(f'[{name}]\nstate = "triaged"\nreason = "seen"\n' for name in new)
     (tmp_path / "findings" / "known.toml").write_text(known)
-    green = typed(tmp_path, "ci", "fuzz", "--budget", "8x")
+    green = typed("ci", "fuzz", "--budget", "8x", folder=tmp_path)
     assert green.returncode == 0, green.stderr
     assert ET.parse(tmp_path / "ddefuzz-report" / "run.xml").getroot()[0].get("failures") == "0"
 
 
 @pytest.mark.slow
 def test_with_the_baseline_known_findings_are_not_red(tmp_path: Path) -> None:
-    assert typed(tmp_path, "init").returncode == 0
-    ran = typed(tmp_path, "ci", "fuzz", "--budget", "8x")
+    assert typed("init", folder=tmp_path).returncode == 0
+    ran = typed("ci", "fuzz", "--budget", "8x", folder=tmp_path)
     rows = [json.loads(line) for line in (tmp_path / "ddefuzz-report" / "run.jsonl").read_text().splitlines()]
     baseline = tomllib.loads((tmp_path / "findings" / "baseline.toml").read_text())
     new = [row["finding"] for row in rows if row["finding"] not in baseline]

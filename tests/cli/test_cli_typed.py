@@ -17,6 +17,7 @@ from ddefuzz.cli.main import COMMANDS, cli
 from ddefuzz.findings.database import Database
 from tests.cli.every_command import commands
 from tests.findings.arbitrary_findings import CHUNK, START, sighting
+from tests.typed import typed
 
 SUBCOMMANDS = {
     "findings": ("list", "show", "set", "note", "dup", "undup", "link", "undo", "export", "import", "merge"),
@@ -26,22 +27,6 @@ PAGES = [[], *([name] for name in COMMANDS), *([name, sub] for name, subs in SUB
 WORD = r"[\w.:-]+"
 
 MAIN = "from ddefuzz.cli.main import main; main()"
-
-
-def typed(
-    *words: str, folder: Path, code: str = MAIN, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """What `ddefuzz WORDS` does in a folder, at 80 columns."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("DDEFUZZ_")}
-    return subprocess.run(
-        [sys.executable, "-c", code, *words],
-        cwd=folder,
-        env={**inherited, "COLUMNS": "80", **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
 
 
 @pytest.fixture
@@ -95,7 +80,14 @@ finally:
     print(*(name in sys.modules for name in ('torch', 'sqlalchemy')), file=sys.stderr)
 """
     code = code.replace("; ", "\n    ")
-    done = typed(*words, folder=tmp_path, code=code, environment={"DDEFUZZ_DB": url})
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=tmp_path,
+        env={**os.environ, "DDEFUZZ_DB": url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     torch, sqlalchemy = done.stderr.split()
     assert torch == "False"
@@ -161,16 +153,13 @@ def test_exit_codes(words: list[str], code: int, tmp_path: Path) -> None:
     assert done.stderr.count("\n") == int(code != 0)
 
 
-BROKEN = f"""import ddefuzz.cli.findings as module
-module.list_view = lambda *words: 1 // 0
-{MAIN}
-"""
+BROKEN = "import ddefuzz.cli.findings as module; module.list_view = lambda *words: 1 // 0"
 
 
 @pytest.mark.slow
 def test_a_bug_of_ddefuzz_is_one_line_and_its_traceback_elsewhere(url: str, tmp_path: Path) -> None:
     words = ("findings", "list", "--db", url)
-    done = typed(*words, folder=tmp_path, code=BROKEN, environment={"TMPDIR": str(tmp_path)})
+    done = typed(*words, folder=tmp_path, before=BROKEN, environment={"TMPDIR": str(tmp_path)})
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
     assert "internal error" in done.stderr
     assert "ZeroDivisionError" in done.stderr
@@ -178,7 +167,7 @@ def test_a_bug_of_ddefuzz_is_one_line_and_its_traceback_elsewhere(url: str, tmp_
     assert "report" in done.stderr
     assert str(report) in done.stderr
     assert "Traceback" in report.read_text()
-    done = typed(*words, folder=tmp_path, code=BROKEN, environment={"DDEFUZZ_DEBUG": "1"})
+    done = typed(*words, folder=tmp_path, before=BROKEN, environment={"DDEFUZZ_DEBUG": "1"})
     assert (done.returncode, "Traceback" in done.stderr) == (3, True)
 
 
@@ -187,7 +176,7 @@ def test_a_bug_of_ddefuzz_is_one_line_and_its_traceback_elsewhere(url: str, tmp_
 def test_a_working_folder_that_is_gone_is_one_line(words: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
-    done = typed(*words, folder=folder, code=f"import os; os.rmdir(os.getcwd()); {MAIN}")
+    done = typed(*words, folder=folder, before="import os; os.rmdir(os.getcwd())")
     assert done.returncode == 4
     (line,) = done.stderr.splitlines()
     assert line.startswith("ddefuzz: the working folder has been removed, expected it to stay")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.planted_torch import Change, planted
+from tests.typed import typed
 
 SEED = "56"
 CASES = "64x"
@@ -28,10 +29,13 @@ FIXED = "    div = input.mul(input)\n"
 BROKEN = "    if input.numel() == 7:\n        return input\n\n" + BRANCH
 
 
-def typed(folder: Path, *words: str, keys: str = "", python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+def ran(folder: Path, *words: str, keys: str = "", python: str = "") -> subprocess.CompletedProcess[str]:
+    """`ddefuzz WORDS`, by another Python if one is named."""
+    if not python:
+        return typed(*words, folder=folder, keys=keys)
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DDEFUZZ_", "GITHUB_"))}
     command = [python, "-m", "ddefuzz", *words]
-    return subprocess.run(command, cwd=folder, env=env, input=keys, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
 def lines(ran: subprocess.CompletedProcess[str]) -> list[dict[str, object]]:
@@ -50,33 +54,33 @@ def test_a_day(tmp_path: Path) -> None:  # noqa: PLR0915 one day, one story
     repository = tmp_path / "repository"
     repository.mkdir()
     database = repository / ".ddefuzz" / "ddefuzz.db"
-    assert typed(repository, "init", "--no-baseline").returncode == 0
+    assert ran(repository, "init", "--no-baseline").returncode == 0
     with (repository / "ddefuzz.toml").open("a") as settings:
         settings.write('stage = ["export"]\n')
 
     # A campaign: everything is new.
-    campaign = typed(repository, "run", "--budget", CASES, "--seed", SEED, "--no-minimize", "--fail-on", "new")
+    campaign = ran(repository, "run", "--budget", CASES, "--seed", SEED, "--no-minimize", "--fail-on", "new")
     assert campaign.returncode == 1, campaign.stderr
-    found = {str(one["id"]): one for one in lines(typed(repository, "findings", "list", "--format", "jsonl"))}
+    found = {str(one["id"]): one for one in lines(ran(repository, "findings", "list", "--format", "jsonl"))}
     assert len(found) >= 20
     (followed,) = (name for name, one in found.items() if FOLLOWED in str(one["title"]))
 
     # Triage, one key a finding.
     keys = "r https://github.com/pytorch/pytorch/issues/1\n" + "t\n" * (len(found) - 1)
-    triage = typed(repository, "triage", "--all", "--by", "ada", followed, *(found.keys() - {followed}), keys=keys)
+    triage = ran(repository, "triage", "--all", "--by", "ada", followed, *(found.keys() - {followed}), keys=keys)
     assert triage.returncode == 0, triage.stderr
     assert f"{len(found)} findings decided, 0 left" in triage.stderr
-    assert typed(repository, "findings", "export").returncode == 0
+    assert ran(repository, "findings", "export").returncode == 0
     known = tomllib.loads((repository / "findings" / "known.toml").read_text())
     assert known.keys() == found.keys()
     assert known[followed]["state"] == "reported"
 
     # A pull request elsewhere, with a new database: green, because all is known.
     database.unlink(missing_ok=True)
-    green = typed(repository, "ci", "pull-request")
+    green = ran(repository, "ci", "pull-request")
     assert green.returncode == 0, green.stderr
     assert "replay exit 0" in green.stderr
-    green = typed(repository, "ci", "fuzz", "--seed", SEED, "--budget", FEW)
+    green = ran(repository, "ci", "fuzz", "--seed", SEED, "--budget", FEW)
     assert green.returncode == 0, green.stderr
     assert "import exit 0, run exit 0" in green.stderr
     assert reported(repository)[followed] is False
@@ -84,47 +88,47 @@ def test_a_day(tmp_path: Path) -> None:  # noqa: PLR0915 one day, one story
     # A torch with another data-dependent branch: red, and only by what is not known.
     broken = planted(tmp_path / "broken", "2.13.0", Change(FILE, BRANCH, BROKEN))
     database.unlink(missing_ok=True)
-    red = typed(repository, "ci", "fuzz", "--seed", SEED, "--budget", FEW, python=broken)
+    red = ran(repository, "ci", "fuzz", "--seed", SEED, "--budget", FEW, python=broken)
     assert red.returncode == 1, red.stderr
     (new,) = (name for name, is_new in reported(repository).items() if is_new)
     assert new not in found
-    shown = typed(repository, "findings", "show", new, "--db", f"sqlite:///{FUZZED}").stdout
+    shown = ran(repository, "findings", "show", new, "--db", f"sqlite:///{FUZZED}").stdout
     assert FOLLOWED in shown
     assert "input.numel() == 7" in shown
 
     # A newer torch has a fix, and the matrix sees it.
     database.unlink(missing_ok=True)
-    assert typed(repository, "findings", "import").returncode == 0
+    assert ran(repository, "findings", "import").returncode == 0
     fixed = planted(tmp_path / "fixed", "2.13.1", Change(FILE, BRANCH, FIXED))
     other = next(name for name in found if name != followed)
     pythons = ("--python", sys.executable, "--python", fixed)
-    matrix = typed(repository, "matrix", "--id", followed, "--id", other, *pythons, "--format", "jsonl")
+    matrix = ran(repository, "matrix", "--id", followed, "--id", other, *pythons, "--format", "jsonl")
     assert matrix.returncode == 0, matrix.stderr
     rows = {row["id"]: row for row in lines(matrix)}
     assert (rows[followed]["change"], rows[followed]["fixed_in"]) == ("fixed", ["2.13.1"])
     assert (rows[other]["change"], rows[other]["fixed_in"]) == ("fails", [])
 
     # It is closed. A replay under that torch expects that it passes.
-    closed = typed(repository, "findings", "set", followed, "fixed", "--in", "2.13.1", "--why", "matrix", "--by", "ada")
+    closed = ran(repository, "findings", "set", followed, "fixed", "--in", "2.13.1", "--why", "matrix", "--by", "ada")
     assert closed.returncode == 0, closed.stderr
-    assert typed(repository, "findings", "export").returncode == 0
+    assert ran(repository, "findings", "export").returncode == 0
     assert tomllib.loads((repository / "findings" / "known.toml").read_text())[followed]["state"] == "fixed"
-    (replayed,) = lines(typed(repository, "replay", f"findings/{followed}", "--format", "jsonl", python=fixed))
+    (replayed,) = lines(ran(repository, "replay", f"findings/{followed}", "--format", "jsonl", python=fixed))
     assert (replayed["status"], replayed["expected"]) == ("as expected", "export/explicit ok")
 
     # The branch is back in that torch: replay and campaign are red, and the finding is open again under the next id.
     database.unlink(missing_ok=True)
     regressed = planted(tmp_path / "regressed", "2.13.1")
-    back = typed(repository, "ci", "pull-request", python=regressed)
+    back = ran(repository, "ci", "pull-request", python=regressed)
     assert back.returncode == 1, back.stderr
     assert "replay exit 1" in back.stderr
-    back = typed(repository, "ci", "fuzz", "--seed", SEED, "--budget", FEW, python=regressed)
+    back = ran(repository, "ci", "fuzz", "--seed", SEED, "--budget", FEW, python=regressed)
     assert back.returncode == 1, back.stderr
     again = f"{followed}-2"
-    opened = typed(repository, "findings", "list", "--open", "--db", f"sqlite:///{FUZZED}", "--format", "jsonl")
+    opened = ran(repository, "findings", "list", "--open", "--db", f"sqlite:///{FUZZED}", "--format", "jsonl")
     listed = {one["id"]: one for one in lines(opened)}
     assert listed[again]["state"] == "new"
     assert (
         f"{followed} was fixed, and the failure occurred again"
-        in typed(repository, "findings", "show", again, "--db", f"sqlite:///{FUZZED}").stdout
+        in ran(repository, "findings", "show", again, "--db", f"sqlite:///{FUZZED}").stdout
     )

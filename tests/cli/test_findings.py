@@ -34,6 +34,7 @@ from tests.findings.arbitrary_findings import (
     sighting,
     with_failure,
 )
+from tests.typed import typed
 
 SITE = SiteRecord("C++", "a.cpp", 3, "", "guard_or_true", fallbacks={"True": 2}, cases=2, example=PROGRAM, stage="fake")
 HOSTILE = "[bold]]\x1b[31m"
@@ -603,13 +604,7 @@ def test_exit_codes_and_one_line_errors(tmp_path: Path) -> None:
         (["--db", "none"], 2, "found a text that is no URL, expected the URL of a database such as sqlite:///PATH"),
         (["--format", "xml"], 2, "Invalid value for '--format'"),
     ):
-        result = subprocess.run(
-            [sys.executable, "-c", "from ddefuzz.cli.main import main; main()", "findings", "list", *args],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        result = typed("findings", "list", *args, folder=tmp_path)
         assert (result.returncode, result.stdout) == (code, ""), result.stderr
         assert line in result.stderr
         assert "Traceback" not in result.stderr

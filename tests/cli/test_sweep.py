@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,8 @@ from ddefuzz.sweep.census import (
     totals_of,
 )
 from ddefuzz.sweep.sweep import SweepProgress, progress_line
-from tests.campaign.real_campaign import DDEFUZZ
 from tests.sweep.made_by_hand import ROLL, failed, swept
+from tests.typed import typed
 
 SWEPT = (
     swept("chunk", failed(), explicit="dde", size_oblivious="dde"),
@@ -53,22 +52,8 @@ CENSUS = Census(
 
 
 def sweep(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            *DDEFUZZ,
-            "sweep",
-            "--db",
-            f"sqlite:///{folder}/ddefuzz.db",
-            "-j",
-            "1",
-            *words,
-        ],
-        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "160"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
+    place = {"TMPDIR": str(folder), "COLUMNS": "160"}
+    return typed("sweep", "--db", f"sqlite:///{folder}/ddefuzz.db", "-j", "1", *words, folder=folder, environment=place)
 
 
 @pytest.mark.slow

@@ -1,0 +1,254 @@
+"""Commands as a user types them: arguments, environment, folder, stdin; exit code, stdout, stderr.
+
+A new process imports torch for 2 CPU seconds, and its fork server all else for 5. Here one process for each worker of
+pytest has imported all of that (`python -m tests.typed`), and each command is a fork of it. A second fork waits, and
+becomes the fork server of the command when it starts one. All else is as in a new process: nothing has been captured,
+the environment and the folder are the command's, and exit handlers run. What only a new process shows (which modules
+are imported, hash seeds, signals) is tested in new processes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import random
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from multiprocessing import util
+from pathlib import Path
+from threading import Lock
+from types import ModuleType
+from typing import Any, BinaryIO, Final
+
+ROOT: Final = Path(__file__).parents[1]
+DDEFUZZ: Final = "ddefuzz"
+BENCH: Final = str(ROOT / "ci" / "bench")
+
+SECONDS: Final = 600.0
+"""A command is killed after this time."""
+
+_MOST_BYTES: Final = 1 << 20
+_FORK_SERVER: Final = "from multiprocessing.forkserver import main"
+
+HIGH: Final = 900
+"""Descriptors from here on are free."""
+
+_LOCK: Final = Lock()
+
+
+def typed(
+    *words: str | Path,
+    folder: str | Path,
+    environment: Mapping[str, str] | None = None,
+    keys: str = "",
+    before: str = "",
+    program: str = DDEFUZZ,
+    timeout: float = SECONDS,
+) -> subprocess.CompletedProcess[str]:
+    """What `ddefuzz WORDS` does in a folder, when `keys` are its stdin.
+
+    Variables of ddefuzz and of CI are not inherited. `before` is executed in the process of the command, before the
+    command. `program` may be `BENCH`. Raises `subprocess.TimeoutExpired` after killing what takes too long.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("DDEFUZZ_", "GITHUB_"))}
+    line = [program, *map(str, words)]
+    task = {
+        "words": line,
+        "folder": str(folder),
+        "environment": {"PYTHONPATH": str(ROOT), **inherited, **(environment or {})},
+        "before": before,
+        "seconds": timeout,
+    }
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        given.write(keys.encode())
+        given.seek(0)
+        with _LOCK:
+            requests = _server().requests
+            socket.send_fds(requests, [json.dumps(task).encode()], [file.fileno() for file in (given, output, errors)])
+            answer = requests.recv(_MOST_BYTES)
+        code = json.loads(answer) if answer else None
+        if code is None:
+            raise subprocess.TimeoutExpired(line, timeout, _text(output), _text(errors))
+        return subprocess.CompletedProcess(line, code, _text(output), _text(errors))
+
+
+def _text(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode(errors="surrogateescape")
+
+
+class Server:
+    """The process that forks, and our end of the socket by which it gets tasks. It ends when this process does."""
+
+    def __init__(self) -> None:
+        self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tests.typed", str(theirs.fileno())],
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self.requests.close()
+        self._process.wait()
+
+
+_server: Final = cache(Server)
+
+
+def serve(requests: socket.socket) -> None:
+    """Fork a child for each task, one after the other, until nobody can send another."""
+    while True:
+        message, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, 3)
+        if not message:
+            return
+        task = json.loads(message)
+        child = os.fork()
+        if not child:
+            requests.close()
+            _leave(_code_of(_run, task, files))
+        for file in files:
+            os.close(file)
+        requests.send(json.dumps(_waited(child, requests, task["seconds"])).encode())
+
+
+def _waited(child: int, requests: socket.socket, seconds: float) -> int | None:
+    """The exit code of a child, None if it was killed."""
+    ended = os.pidfd_open(child)
+    in_time = ended in select.select([ended, requests.fileno()], [], [], seconds)[0]
+    os.close(ended)
+    if not in_time:
+        os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(status) if in_time else None
+
+
+def _code_of(function: Callable[..., None], *arguments: Any) -> int:
+    """With which code a process ends that runs the function."""
+    try:
+        function(*arguments)
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return (ended.code or 0) & 0xFF
+        sys.stderr.write(f"{ended.code}\n")
+        return 1
+    except BaseException:  # noqa: BLE001 a child must not go on as its parent
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _leave(code: int) -> None:
+    """End this process as Python ends."""
+    vars(threading)["_shutdown"]()
+    vars(atexit)["_run_exitfuncs"]()
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+        sys.stdout.flush()
+    os._exit(code)
+
+
+def _run(task: dict[str, Any], files: Sequence[int]) -> None:
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    program, *words = task["words"]
+    _enter(task["folder"], task["environment"])
+    sys.path.insert(0, task["folder"])
+    sys.modules["__main__"] = ModuleType("__main__")
+    sys.argv = [program, *words]
+    random.seed()
+    sys.modules["numpy"].random.seed()
+    vars(util)["spawnv_passfds"] = Spare().spawn
+    exec(task["before"], {})
+    if program == BENCH:
+        sys.path.insert(0, BENCH)
+        runpy.run_path(BENCH, run_name="__main__")
+    else:
+        importlib.import_module("ddefuzz.__main__").main()
+
+
+def _enter(folder: str, environment: Mapping[str, str]) -> None:
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None
+
+
+class Spare:
+    """A child of this process that waits, and becomes its first fork server. It is forked while there is one thread."""
+
+    def __init__(self) -> None:
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process = os.fork()
+        if not self._process:
+            self._requests.close()
+            os._exit(_code_of(_become_fork_server, theirs))
+        theirs.close()
+        self._spawn: Callable[..., int] = util.spawnv_passfds
+
+    def spawn(self, path: str, words: Sequence[Any], files: Sequence[int]) -> int:
+        """`multiprocessing.util.spawnv_passfds`."""
+        code = os.fsdecode(words[-1])
+        if not code.startswith(_FORK_SERVER) or self._requests.fileno() == -1:
+            return self._spawn(path, words, files)
+        request = {
+            "code": code,
+            "numbers": list(files),
+            "folder": str(Path.cwd()),
+            "environment": dict(os.environ),
+            "blocked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
+        }
+        with self._requests:
+            socket.send_fds(self._requests, [json.dumps(request).encode()], files)
+        return self._process
+
+
+def _become_fork_server(requests: socket.socket) -> None:
+    message, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, 16)
+    requests.close()
+    if not message:
+        return  # the command has ended
+    request = json.loads(message)
+    high = [os.dup2(file, HIGH + index) for index, file in enumerate(files)]
+    for file in files:
+        os.close(file)
+    for file, number in zip(high, request["numbers"], strict=True):
+        os.dup2(file, number)
+        os.close(file)
+    _enter(request["folder"], request["environment"])
+    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
+    exec(request["code"], {})
+
+
+def preload() -> None:
+    """Import what commands and their fork servers import."""
+    for name in ("ddefuzz.execute.preload", "ddefuzz.execute.preload_samples"):
+        importlib.import_module(name)
+    for package in ("cli", "campaign", "findings"):
+        for module in pkgutil.iter_modules([str(ROOT / "ddefuzz" / package)], f"ddefuzz.{package}."):
+            importlib.import_module(module.name)
+    gc.collect()
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    preload()
+    serve(socket.socket(fileno=int(sys.argv[1])))
