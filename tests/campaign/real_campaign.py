@@ -31,6 +31,11 @@ def url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+SMALL_ROUND = 8
+SMALL_ROUNDS = f"import ddefuzz.campaign.guide as guide; guide.ROUND = {SMALL_ROUND}; "
+"""Executed before a campaign: it then learns from its first results after a few cases."""
+
+
 def arguments(database: Path, *more: str) -> list[str]:
     return [*DDEFUZZ, "run", "--stage", "export", "--format", "json", "--db", url(database), *more]
 
@@ -41,10 +46,11 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def begun(folder: Path, database: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+def begun(folder: Path, database: Path, *more: str, before: str = "") -> Iterator[subprocess.Popen[str]]:
     """A campaign in a session of its own, as in a terminal; nothing of it is left running."""
+    python, option, code, *words = arguments(database, *more)
     with subprocess.Popen(
-        arguments(database, *more),
+        [python, option, before + code, *words],
         env=environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -58,10 +64,11 @@ def begun(folder: Path, database: Path, *more: str) -> Iterator[subprocess.Popen
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def finished(folder: Path, database: Path, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def finished(folder: Path, database: Path, *more: str, before: str = "") -> subprocess.CompletedProcess[str]:
     """A campaign that nobody disturbs."""
     _, _, _, *words = arguments(database, *more)
-    return typed(*words, folder=folder, environment=environment(folder, **variables), timeout=PATIENCE_SECONDS)
+    place = environment(folder)
+    return typed(*words, folder=folder, environment=place, before=before, timeout=PATIENCE_SECONDS)
 
 
 def summary_in(stdout: str) -> Summary:

@@ -21,9 +21,9 @@ from ddefuzz.generate.lockstep import Journal
 from ddefuzz.generate.make import program_of
 from ddefuzz.generate.profiles import Origin
 from ddefuzz.program.model import Program
-from tests.campaign.real_campaign import finished, summary_in
+from tests.campaign.real_campaign import SMALL_ROUNDS, finished, summary_in
 
-CASES = 70
+CASES = 20
 """More than two rounds: what comes after them depends on what the first showed."""
 
 
@@ -34,7 +34,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Summary]
     def run(*more: str) -> Summary:
         folder = tmp_path_factory.mktemp("campaign")
         options = ("--seed", "7", "--max-examples", str(CASES), "--no-minimize", "--fail-on", "never", *more)
-        result = finished(folder, folder / "ddefuzz.db", *options)
+        result = finished(folder, folder / "ddefuzz.db", *options, before=SMALL_ROUNDS)
         assert result.returncode == 0, result.stderr
         return summary_in(result.stdout)
 
@@ -68,7 +68,7 @@ def test_one_job_or_two_give_the_same_cases_and_findings(campaign: Callable[...,
 
 @pytest.mark.slow
 def test_two_shards_are_the_whole(campaign: Callable[..., Summary]) -> None:
-    few = ("--no-screen", "--max-examples", "30")
+    few = ("--no-screen", "--max-examples", "16")
     whole = campaign("-j", "2", "--uniform", *few)
     first, second = (campaign("-j", "1", "--shard", shard, *few) for shard in ("1/2", "2/2"))
     assert first.digests == whole.digests[0::2]

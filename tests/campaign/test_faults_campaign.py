@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from ddefuzz.campaign.guide import ROUND
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.campaign.tasks import TAKEN
 from ddefuzz.errors import EXIT_INTERRUPTED, EXIT_UNSUPPORTED
@@ -20,8 +20,12 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.program.text import is_program
 from tests.campaign.real_campaign import (
     PATIENCE_SECONDS,
+    SMALL_ROUND,
+    SMALL_ROUNDS,
     all_gone,
+    arguments,
     begun,
+    environment,
     finished,
     journal,
     processes,
@@ -44,18 +48,18 @@ def findings(database: Path) -> tuple[Finding, ...]:
 
 @pytest.mark.slow
 def test_a_guided_campaign_killed_twice_is_resumed_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    cases = 3 * ROUND  # those of the third round are chosen by the results of the first
+    cases = 3 * SMALL_ROUND  # those of the third round are chosen by the results of the first
     plan = ("--seed", "3", "--max-examples", str(cases), "--no-minimize", "-j", "2", "--fail-on", "never")
-    undisturbed = summary_in(finished(tmp_path, tmp_path / "undisturbed.db", *plan).stdout)
+    undisturbed = summary_in(finished(tmp_path, tmp_path / "undisturbed.db", *plan, before=SMALL_ROUNDS).stdout)
     database = tmp_path / "ddefuzz.db"
     resume = ("--resume", "--no-minimize", "-j", "2", "--fail-on", "never")
-    for words, upto in ((plan, ROUND // 2), (resume, 2 * ROUND)):
-        with begun(tmp_path, database, *words) as campaign:
+    for words, upto in ((plan, SMALL_ROUND // 2), (resume, 2 * SMALL_ROUND)):
+        with begun(tmp_path, database, *words, before=SMALL_ROUNDS) as campaign:
             wait_until(lambda least=upto: done(database) >= least)  # type: ignore[misc]
             started = processes(campaign.pid)
             os.kill(campaign.pid, signal.SIGKILL)
             wait_until(lambda gone=started: all_gone(gone))  # type: ignore[misc]
-    resumed = summary_in(finished(tmp_path, database, *resume).stdout)
+    resumed = summary_in(finished(tmp_path, database, *resume, before=SMALL_ROUNDS).stdout)
     assert counted(resumed) == counted(undisturbed)
     assert counts(database) == counts(tmp_path / "undisturbed.db")
 
@@ -191,7 +195,13 @@ def test_a_corrupt_database_is_said_before_anything_starts(tmp_path: Path, conte
 def test_an_unknown_torch_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text(NO_TORCH)
-    result = finished(tmp_path, tmp_path / "ddefuzz.db", *SMALL, PYTHONPATH=str(tmp_path))
+    result = subprocess.run(
+        arguments(tmp_path / "ddefuzz.db", *SMALL),
+        env=environment(tmp_path, PYTHONPATH=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert result.returncode == EXIT_UNSUPPORTED, result.stderr
     assert result.stderr.splitlines()[-1].startswith("ddefuzz: torch 1.0: ")
     assert "Traceback" not in result.stderr
