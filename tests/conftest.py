@@ -29,7 +29,9 @@ def no_internal_error(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of the fault matrix, and of the tests of scripts."""
-    parser.addoption("--all-scripts", action="store_true", help="scripts of findings: all, not only some of each kind")
+    parser.addoption(
+        "--all-scripts", action="store_true", help="scripts of findings, plain calls: all, not only some of each kind"
+    )
     parser.addoption(
         "--all-payloads", action="store_true", help="hostile findings, damaged databases: all kinds and values"
     )

@@ -27,7 +27,6 @@ BY_COLUMN = PLACED((8, 4), (0,), "shard1")
 BY_BOTH = PLACED((8, 4), (0, 1), "shard0_shard1")
 WHOLE = PLACED((8, 4), (0,), "replicate")
 SUMMANDS = PLACED((8, 4), (0,), "partial")
-HEADS = PLACED((2, 4, 6, 8), (0, 2), "shard1")
 WEIGHT_BY_ROW = PLACED((4, 4), (), "shard0")
 WEIGHT_BY_COLUMN = PLACED((4, 4), (), "shard1")
 
@@ -78,7 +77,6 @@ DISTRIBUTED: tuple[OpSpec, ...] = (
     op("torch.where(x > 0, x, y).full_tensor()", x=BY_ROW, y=BY_ROW),
     op("torch.sort(x, 1)[0].full_tensor()", x=BY_ROW),
     op("torch.nn.functional.pad(x, (1, 0)).full_tensor()", x=BY_ROW),
-    op("torch.nn.functional.scaled_dot_product_attention(x, x, x).full_tensor()", x=HEADS),
     op(f"x.{REPLICATE}.to_local()", x=BY_ROW),
     op(f"x.{REPLICATE}.to_local()", x=SUMMANDS),
     op(f"x.redistribute({FOUR}, [torch.distributed.tensor.Shard(1)]).to_local()", x=BY_ROW),

@@ -293,7 +293,7 @@ example_args = (torch.ones(3, requires_grad=True),)
             marks=pytest.mark.slow,
         ),
         ("captured", "crash", "SIGSEGV (Segmentation fault)"),
-        pytest.param("hangs", "timeout", "stopped after 15 CPU s", marks=pytest.mark.slow),
+        pytest.param("hangs", "timeout", "stopped after 8 CPU s", marks=pytest.mark.slow),
     ],
 )
 def test_a_loss_is_that_of_what_was_done(
@@ -302,7 +302,7 @@ def test_a_loss_is_that_of_what_was_done(
     path = tmp_path / "called.py"
     path.write_text(CALLED)
     run = Run(CallableSubject(str(path), name=name), "aot", calls=("example",))
-    limit = 15.0 if name == "hangs" else SECONDS
+    limit = 8.0 if name == "hangs" else SECONDS
     seen = pool.observe_cold(run, limit) if cold else pool.observe(run, limit)
     assert (seen.outcome, seen.reason) == (outcome, reason)
     lost = () if outcome == "not-judged" else (Call("example", CallEnd(), CallEnd(reason)),)

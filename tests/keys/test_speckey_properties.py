@@ -38,7 +38,7 @@ OPTIONS = (
 BY_OPTIONS = {options: paths(options) for options in OPTIONS}
 
 some_options = st.sampled_from(OPTIONS)
-quiet = settings(max_examples=300, deadline=None, database=None)
+quiet = settings(max_examples=100, deadline=None, database=None)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(beta|prototype)")
 
@@ -121,7 +121,7 @@ def behaviour(tensor: torch.Tensor, options: Options) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None, database=None)
+@settings(max_examples=200, deadline=None, database=None)
 @given(pairs(kinds=("tensor",)), st.sampled_from([one for one in OPTIONS if one.dtype]))
 def test_equal_keys_are_equal_behaviour(pair: tuple[TensorSpec, TensorSpec], options: Options) -> None:
     made = BY_OPTIONS[options].key

@@ -50,7 +50,7 @@ def called(expr: Expr) -> str:
 def test_every_op_is_drawn_and_accepted_in_its_turn(position: int) -> None:
     spec = OPS[position]
     focus = position.to_bytes(2, "big")
-    for attempt in range(ATTEMPTS):
+    for attempt in range(1, ATTEMPTS + 1):
         program = from_bytes("short", focus + random.Random(attempt).randbytes(CASE_BYTES))
         if program is not None and has_call_of(program, spec):
             return

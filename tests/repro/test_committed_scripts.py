@@ -1,7 +1,7 @@
 """Tests the scripts and snippets of the committed findings with plain torch, with and without the blamed branch.
 
-By default some of each kind and stage are run. After a change of findings/ or of what writes scripts, run all:
-`ci/test tests/repro --all-scripts`.
+By default the script or the snippet of some of each kind and stage is run. After a change of findings/ or of what
+writes scripts, run all: `ci/test tests/repro --all-scripts`.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ CRASHES = tuple(finding for finding in FINDINGS if finding.kind == "crash-in-cal
 SHOWN = tuple(finding for finding in FINDINGS if finding.id not in NO_SCRIPT and finding not in CRASHES)
 
 STRIDE = 20
-"""By default one script and snippet of so many is run, and one patch of half as many."""
+"""By default one script or snippet of so many is run, and one patch."""
 
-COLD = SHOWN[:: len(SHOWN) // 6]
-"""The findings whose scripts are also run by a plain interpreter, which needs 5 s each. The other tests run scripts in
-children of one process that has imported torch.
+COLD = SHOWN[:: len(SHOWN) // 3]
+"""The findings whose scripts are also run by a plain interpreter, which needs 5 s for each. The other tests run scripts
+in children of one process that has imported torch.
 """
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -72,9 +72,15 @@ def some_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 @pytest.fixture
-def shown(request: pytest.FixtureRequest) -> tuple[Finding, ...]:
-    """The findings whose scripts and snippets are run."""
-    return SHOWN if request.config.getoption("--all-scripts") else some_of(SHOWN)
+def scripts(request: pytest.FixtureRequest) -> tuple[Finding, ...]:
+    """The findings whose scripts are run."""
+    return SHOWN if request.config.getoption("--all-scripts") else some_of(SHOWN)[::2]
+
+
+@pytest.fixture
+def snippets(request: pytest.FixtureRequest) -> tuple[Finding, ...]:
+    """The findings whose snippets are run: by default those whose scripts are not."""
+    return SHOWN if request.config.getoption("--all-scripts") else some_of(SHOWN)[1::2]
 
 
 def run(tasks: Sequence[dict[str, str]], folder: Path) -> dict[str, tuple[int, Any]]:
@@ -111,9 +117,9 @@ def script_of(finding: Finding, folder: Path) -> str:
     return str(path)
 
 
-def test_a_script_shows_its_finding(tmp_path: Path, shown: tuple[Finding, ...]) -> None:
-    results = run([{"script": script_of(finding, tmp_path)} for finding in shown], tmp_path)
-    assert len(results) == len(shown)
+def test_a_script_shows_its_finding(tmp_path: Path, scripts: tuple[Finding, ...]) -> None:
+    results = run([{"script": script_of(finding, tmp_path)} for finding in scripts], tmp_path)
+    assert len(results) == len(scripts)
     assert {name: result for name, (code, result) in results.items() if code != 1} == {}
 
 
@@ -177,7 +183,7 @@ def test_a_script_finds_what_a_maintainers_patch_leaves(tmp_path: Path, request:
     # A new branch needs a row: what a maintainer would put in its place, and what a script finds then.
     assert {branch[:3] for branch in rest.values()} <= fixes.keys()
     if not request.config.getoption("--all-scripts"):
-        rest = {name: rest[name] for name in sorted(rest)[:: STRIDE // 2]}
+        rest = {name: rest[name] for name in sorted(rest)[::STRIDE]}
     paths = {finding.id: script_of(finding, tmp_path) for finding in FINDINGS if finding.id in rest}
     tasks = [
         {
@@ -211,9 +217,9 @@ def raised_by_snippet(finding: Finding) -> str:
     return decisive(observation)[1].name
 
 
-def test_a_snippet_raises_what_the_finding_does(tmp_path: Path, shown: tuple[Finding, ...]) -> None:
+def test_a_snippet_raises_what_the_finding_does(tmp_path: Path, snippets: tuple[Finding, ...]) -> None:
     expected: dict[str, str] = {}
-    for finding in shown:
+    for finding in snippets:
         if finding.stage not in (*CAPTURE_STAGES, *MODE_OF, *COMPARED, "key"):
             with pytest.raises(InputError, match="found the stage"):
                 finding_snippet(finding)
