@@ -464,7 +464,8 @@ RULES = {"alias": [{**RULE, "to_site": "a:b"}], "split": [{**RULE, "pattern": "x
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_known_rules_and_trusted_files(canary: Path, tmp_path: Path) -> None:
+def test_known_rules_and_trusted_files(canary: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    step = 2 if request.config.getoption("--all-payloads") else 5
     table, wrong = Counter[str](), list[str]()
     folder, document = tmp_path / "findings", base("dde")
     fields.write_folder(folder, document)
@@ -486,7 +487,7 @@ def test_known_rules_and_trusted_files(canary: Path, tmp_path: Path) -> None:
     for path, record, benign in files:
         (folder / "evil.py").write_text(evil)
         (folder / "case.py").write_text(case)
-        for text in list(payloads(canary).values())[::2]:
+        for text in list(payloads(canary).values())[::step]:
             for _, changed in tables(record, benign, text):
                 written = json.dumps(changed) if path.suffix == ".json" else tomli_w.dumps(_plain(changed))
                 path.write_text(written, newline="")
@@ -577,9 +578,10 @@ os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_what_runs_stored_programs(canary: Path, tmp_path: Path) -> None:
+def test_what_runs_stored_programs(canary: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Findings with payloads in all of their fields, and key functions of a user, in each command that runs them."""
     table, wrong = Counter[str](), list[str]()
+    step = 1 if request.config.getoption("--all-payloads") else 2
     folder, db = tmp_path / "findings", f"sqlite:///{tmp_path}/x.db"
     evil = tmp_path / "evil.py"
     evil.write_text(f"open({str(canary)!r}, 'w')\ndef f(tensor): return 1\n")
@@ -588,7 +590,8 @@ def test_what_runs_stored_programs(canary: Path, tmp_path: Path) -> None:
         with_id({**base("key-confuses"), "minimal": _calling(function), "original": _calling(function)}, number)
         for number, function in enumerate((f"{evil}:f", "evilmodule:f", "torch.evilmodule:f", "torch.hub:os"), 1)
     ]
-    for name in ("dde", "key-confuses", "over-strict"):
+    made = made[::step]
+    for name in ("dde", "key-confuses", "over-strict")[:: step * step]:
         document = base(name)
         made.append(in_all(document, free_of(document), list(payloads(canary).values()), 10))
     for one in made:
@@ -596,7 +599,7 @@ def test_what_runs_stored_programs(canary: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     text = base("dde")["minimal"].replace("# inputs", "# expect: export/explicit dde at x\n# inputs", 1)
-    for number, changed in enumerate(_read(text, canary)):
+    for number, changed in enumerate(tuple(_read(text, canary))[:: step * step]):
         (corpus / f"{number}.py").write_text(changed, newline="")
     (corpus / "trusted.toml").write_text('[[module]]\npath = "evil.py"\nexpected = "expected.json"\n')
     (corpus / "expected.json").write_text('{"a": {"export": {"outcome": "ok"}}}')

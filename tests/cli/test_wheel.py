@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from ruamel.yaml import YAML
 
 from ddefuzz.cli.init import TORCHES, contents
 from ddefuzz.cli.settings import KEYS
-from tests.show.test_formats import applied, checked_sarif, code_scanning
+from tests.show.test_formats import checked_sarif, code_scanning
 
 ROOT = Path(__file__).parents[2]
 GITHUB, GITLAB = ".github/workflows/ddefuzz.yml", ".gitlab-ci.yml"
@@ -156,7 +155,7 @@ def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:  # n
         shutil.copytree(first.folder, machine.folder)
     jobs = YAML(typ="safe").load((first.folder / GITHUB).read_text())["jobs"]
 
-    # Pull request: green without models, red with one that does not export, and green with the change of the report.
+    # Pull request: green without models, red with one that does not export.
     (typed,) = commands(jobs["pull-request"])
     first.commits("the main branch")
     first.commits("a pull request")
@@ -173,13 +172,9 @@ def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:  # n
     assert "+    torch._check(" in (first.folder / "ddefuzz-report" / "comment.md").read_text()
     log = checked_sarif((first.folder / "ddefuzz-report" / "models.sarif").read_text())
     assert list(code_scanning(log)) == []
-    [file] = log["runs"][0]["results"][0]["fixes"][0]["artifactChanges"]
-    (first.folder / "model.py").write_text(applied(MODEL, file["replacements"]))
-    green = first.types(typed)
-    assert green.returncode == 0, green.stderr
     settings.write_text(settings.read_text().replace("check.targets", "# check.targets"))
 
-    # Fuzzing: red by findings that nobody knows, green when they are known.
+    # Fuzzing: red by findings that nobody knows.
     (typed,) = commands(jobs["fuzz"])
     summary = tmp_path / "summary.md"
     on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary), "DDEFUZZ_BUDGET": "12x"}
@@ -190,12 +185,6 @@ def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:  # n
     assert "::error title=dde dde-" in red.stdout
     assert "ddefuzz campaign: 12 cases" in summary.read_text()
     assert first.types("ddefuzz findings merge ddefuzz-report/fuzz.db").returncode == 0
-    known = "".join(f'[{name}]\nstate = "triaged"\nreason = "seen"\n' for name in first.found())
-    (first.folder / "findings" / "known.toml").write_text(known)
-    green = first.types(typed, **on_github)
-    assert green.returncode == 0, green.stderr
-    assert ET.parse(first.folder / "ddefuzz-report" / "run.xml").getroot()[0].get("failures") == "0"
-    assert first.reports("run") == REPORTS
 
     # Night: two shards on machines of their own, then their databases as one.
     (typed,) = commands(jobs["batch"])
