@@ -22,6 +22,7 @@ from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, FINDING, By, Decision, Value
+from ddefuzz.findings.inventory import installed_package
 from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.listing import results
 from ddefuzz.findings.merge import merged_site, only_observed, reclassified
@@ -38,6 +39,9 @@ from ddefuzz.show.findings import (
     list_view,
     show_view,
 )
+from ddefuzz.sweep.siblings import SCHEMA as SIBLING
+from ddefuzz.sweep.siblings import forms_of_findings, siblings_view
+from ddefuzz.sweep.siblings import siblings as siblings_of
 from ddefuzz.versions.model import status_by_version
 
 SCHEMA = "ddefuzz.reclassify/1"
@@ -169,6 +173,31 @@ def show(
     else:
         view = show_view(finding, current_invocation(), status_by_version(finding, by_version))
         deliver(page_writers(finding.id, view, as_document(finding)), output)
+
+
+@click_command("siblings", command)
+def siblings(
+    ids: tuple[str, ...] = argument("[ID...]"),
+    db: DatabaseUrl = DB,
+    output: Output = formats("text", "json", "jsonl", "markdown"),
+) -> None:
+    """List where torch's Python source compares sizes as the call sites of findings do, but no finding is known.
+
+    Names and dims may differ: `x.shape[0] == 1` is like `weight.shape[-1] == 1`. Functions that have a finding are left
+    out, and comparisons that have a fallback or become an assertion. Default: all data-dependent errors. The next
+    command sweeps the ops that lead to these functions.
+    """
+    with Database.open(db, create=False) as database:
+        everything = database.read(lambda session: listing.selected(session, listing.Query()))
+        chosen: Sequence[Finding | FindingSummary] = [resolve(database, one) for one in ids]
+    chosen = chosen or [one for one in everything if one.signature.kind == "dde"]
+    forms = forms_of_findings(chosen)
+    if ids and not forms:
+        raise InputError(f"{chosen[0].id}: found a call site that compares no sizes in Python, expected one that does")
+    known = {(one.signature.site.module, one.signature.site.function) for one in everything}
+    rows = tuple(siblings_of(forms, installed_package(), known))
+    documents = [{"schema": SIBLING, **msgspec.to_builtins(row)} for row in rows]
+    deliver(json_writers(documents) | page_writers("Siblings", siblings_view(rows, current_invocation())), output)
 
 
 def _program(finding: Finding, *, minimal: bool) -> str:

@@ -88,15 +88,16 @@ def installed() -> Inventory:
     Raises UnsupportedError if there is none.
     """
     with _READING:
-        return _once(_package())
+        return _once(installed_package())
 
 
 def installed_version() -> str:
     """The version of the torch that `import torch` would import. Raises UnsupportedError where there is none."""
-    return version(_package())
+    return version(installed_package())
 
 
-def _package() -> Path:
+def installed_package() -> Path:
+    """The folder of the torch that `import torch` would import. Raises UnsupportedError if there is none."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise UnsupportedError("found no torch in this environment, expected an installed torch")
@@ -150,6 +151,11 @@ def _text(path: Path, mentioning: bytes = b"") -> str:
         return read.decode() if mentioning in read else ""
     except (OSError, UnicodeDecodeError) as error:
         raise UnsupportedError(f"{path}: cannot be read ({error}), expected Python source of torch") from error
+
+
+def source_of(path: Path, file: str) -> ast.Module:
+    """The tree of a file of torch. Raises UnsupportedError if it cannot be read."""
+    return _parsed(file, _text(path))
 
 
 def _parsed(name: str, text: str) -> ast.Module:

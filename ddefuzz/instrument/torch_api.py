@@ -494,6 +494,26 @@ SIZES_FOR_CXX = TorchFile(
     "torch/_subclasses/fake_tensor.py",
     "gives C++ a tensor's sizes as plain ints (`_DISPATCH_META_HANDLERS`): a guard here belongs to C++",
 )
+PUBLIC_CODE = (
+    TorchFile("torch/_refs/", "references in Python, by the names of the ops"),
+    TorchFile("torch/nn/functional.py", "torch.nn.functional"),
+    TorchFile("torch/functional.py", "functions of torch in Python"),
+)
+"""Where functions have the names of ops."""
+SHAPE_CODE = (
+    *PUBLIC_CODE,
+    TorchFile("torch/_decomp/", "decompositions"),
+    TorchFile("torch/_higher_order_ops/", "higher-order ops"),
+    TorchFile("torch/_lowrank.py", "low-rank decompositions"),
+    TorchFile("torch/_meta_registrations.py", "meta kernels"),
+    TorchFile("torch/_prims/", "prims"),
+    TorchFile("torch/_prims_common/", "what references and prims share"),
+    TorchFile("torch/_subclasses/fake_impls.py", "kernels of fake tensors"),
+    TorchFile("torch/distributed/tensor/", "DTensor"),
+    TorchFile("torch/masked/", "masked tensors"),
+    TorchFile("torch/nn/modules/", "modules"),
+)
+"""Where torch computes shapes in Python, and compares them."""
 DYNAMO_FILES = TorchFile("torch/_dynamo/", "dynamo, which guards for the code that it interprets")
 INDUCTOR_FILES = TorchFile("torch/_inductor/", "inductor")
 DISABLE_DYNAMO_FILE = TorchFile("torch/_compile.py", "the wrapper of functions that dynamo does not enter")

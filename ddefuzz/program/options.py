@@ -61,6 +61,14 @@ OPTIONS: Final[Mapping[str, OptionKind]] = MappingProxyType(
             means="guards decide backed sizes as they decide unbacked ones",
             allows="no guard for the sizes 0 and 1",
         ),
+        "unified_views": OptionKind(
+            settings=(
+                TorchSetting("torch.fx.experimental._config.backed_size_oblivious", True),
+                TorchSetting("torch.fx.experimental._config.unify_view_symbols_bso_meta", True),
+            ),
+            means="backed_size_oblivious, and a view makes two sizes equal before it makes one a number",
+            allows="no guard for the sizes 0 and 1",
+        ),
         "deferred_asserts": OptionKind(
             settings=(TorchSetting("torch._dynamo.config.prefer_deferred_runtime_asserts_over_guards", True),),
             means="dynamo makes run-time assertions in place of guards",

@@ -20,7 +20,20 @@ from tests.findings.arbitrary_findings import CHUNK, START, sighting
 from tests.typed import typed
 
 SUBCOMMANDS = {
-    "findings": ("list", "show", "set", "note", "dup", "undup", "link", "undo", "export", "import", "merge"),
+    "findings": (
+        "list",
+        "show",
+        "siblings",
+        "set",
+        "note",
+        "dup",
+        "undup",
+        "link",
+        "undo",
+        "export",
+        "import",
+        "merge",
+    ),
 }
 PAGES = [[], *([name] for name in COMMANDS), *([name, sub] for name, subs in SUBCOMMANDS.items() for sub in subs)]
 

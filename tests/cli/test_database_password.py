@@ -34,6 +34,7 @@ WORDS = {
     "check-op": "aten::relu",
     "findings list": "",
     "findings show": ID,
+    "findings siblings": "",
     "findings export": "text",
     "findings import": "text",
     "findings merge": "{url}",
