@@ -113,7 +113,7 @@ class _Pair:
         self.relation, self.program, self.semantics = relation, program, semantics
         self.eager: dict[CallSize, CallResult | None] = {}
         self.captured: dict[Stage, _CaptureResult] = {}
-        values = _values(program)
+        values = dense_values(program)
         made = () if values is None else relation.make(program, values)
         self.variants = tuple(one for one in made if self._in_eager(one, "example") in ("same", "undetermined"))
         self.runs, self.has_place = values is not None, bool(made)
@@ -347,8 +347,18 @@ def _located(pair: _Pair, difference: _Difference) -> RelationDifference:
     )
 
 
-def _values(program: Program) -> dict[str, Value] | None:
-    """The dense tensors of a program in eager, by name; None if it raises."""
+def dense_values(program: Program) -> dict[str, Value] | None:
+    """The dense tensors of a program in eager, by name; None if it raises. What is no tensor at the size 0 is left out:
+    Python's `sum` of nothing is a number.
+    """
+    values = _values_at(program)
+    if values is None:
+        return None
+    at_zero = _values_at(at_data_size(program, "0"))
+    return {name: value for name, value in values.items() if at_zero is None or name in at_zero}
+
+
+def _values_at(program: Program) -> dict[str, Value] | None:
     env: dict[str, Any] = dict(materialize(program))
     try:
         for step in program.steps:

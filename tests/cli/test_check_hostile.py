@@ -218,7 +218,8 @@ def test_what_a_case_does_to_its_worker_is_its_own_row(tmp_path: Path) -> None:
         assert said in page
     assert "NOISE" not in done.stdout + done.stderr
     assert "internal error, a bug of ddefuzz" not in page
-    left = [one for one in psutil.process_iter() if str(tmp_path) in _folder_of_temporary_files(one)]
+    started = [one for one in psutil.process_iter() if str(tmp_path) in _folder_of_temporary_files(one)]
+    _, left = psutil.wait_procs(started, timeout=10)  # the resource tracker ends after the command
     assert not left
     assert not list(tmp_path.glob("ddefuzz-*"))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 import torch
@@ -13,6 +12,7 @@ import torch
 from ddefuzz.execute.comparison import CallResult, compared
 from ddefuzz.generate.draw import case
 from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles.relations_run import dense_values
 from ddefuzz.program.equivalents import (
     LEAST,
     MOST,
@@ -69,14 +69,9 @@ def program_of(text: str) -> Program:
 
 
 def values_of(program: Program) -> dict[str, Value]:
-    env: dict[str, Any] = dict(materialize(program))
-    for step in program.steps:
-        env |= run_step(step, env)
-    return {
-        name: Value(str(value.dtype).removeprefix("torch."), value.dim(), value.is_contiguous())
-        for name, value in env.items()
-        if isinstance(value, torch.Tensor)
-    }
+    values = dense_values(program)
+    assert values is not None
+    return values
 
 
 def body(variant: Variant) -> str:
