@@ -27,7 +27,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from multiprocessing import util
 from pathlib import Path
 from threading import Lock
@@ -47,6 +47,8 @@ _FORK_SERVER: Final = "from multiprocessing.forkserver import main"
 HIGH: Final = 900
 """Descriptors from here on are free."""
 
+_PATH: Final = "PYTHONPATH"
+
 _LOCK: Final = Lock()
 
 
@@ -65,11 +67,13 @@ def typed(
     command. `program` may be `BENCH`. Raises `subprocess.TimeoutExpired` after killing what takes too long.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("DDEFUZZ_", "GITHUB_"))}
+    if (environment or {}).get(_PATH, str(ROOT)) != str(ROOT):
+        raise ValueError(f"{_PATH} changes what is imported, expected a new process")
     line = [program, *map(str, words)]
     task = {
         "words": line,
         "folder": str(folder),
-        "environment": {"PYTHONPATH": str(ROOT), **inherited, **(environment or {})},
+        "environment": {_PATH: str(ROOT), **inherited, **(environment or {})},
         "before": before,
         "seconds": timeout,
     }
@@ -99,7 +103,7 @@ class Server:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "tests.typed", str(theirs.fileno())],
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
+                env={**os.environ, _PATH: str(ROOT), "PYTHONHASHSEED": "0"},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
@@ -173,11 +177,17 @@ def _run(task: dict[str, Any], files: Sequence[int]) -> None:
     _enter(task["folder"], task["environment"])
     sys.path.insert(0, task["folder"])
     sys.modules["__main__"] = ModuleType("__main__")
+    vars(subprocess)["Popen"] = Popen
+    _begin(program, words, task["before"])
+
+
+def _begin(program: str, words: Sequence[str], before: str = "") -> None:
+    """Run a command in this process, which has been forked for it."""
     sys.argv = [program, *words]
     random.seed()
     sys.modules["numpy"].random.seed()
     vars(util)["spawnv_passfds"] = Spare().spawn
-    exec(task["before"], {})
+    exec(before, {})
     if program == BENCH:
         sys.path.insert(0, BENCH)
         runpy.run_path(BENCH, run_name="__main__")
@@ -185,11 +195,33 @@ def _run(task: dict[str, Any], files: Sequence[int]) -> None:
         importlib.import_module("ddefuzz.__main__").main()
 
 
-def _enter(folder: str, environment: Mapping[str, str]) -> None:
+def _enter(folder: str | Path, environment: Mapping[str, str]) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None
+
+
+class Popen(subprocess.Popen[Any]):
+    """A process that a command starts: a fork of the command, if it is to run ddefuzz by the same Python.
+
+    `preexec_fn` is called in the new process, with its session, folder and streams, before a program is executed. Here
+    none is executed.
+    """
+
+    def __init__(self, args: Any, **more: Any) -> None:
+        start = [sys.executable, "-P", "-m", "ddefuzz"]
+        environment = dict(more.get("env") or os.environ)
+        is_ours = list(args)[: len(start)] == start
+        if is_ours and environment.get(_PATH) == os.environ.get(_PATH):  # what is imported has been imported
+            more["preexec_fn"] = partial(_instead, list(args)[len(start) :], environment)
+        super().__init__(args, **more)
+
+
+def _instead(words: Sequence[str], environment: Mapping[str, str]) -> None:
+    os.closerange(3, 4_096)  # by one of them the parent is told that the program has been started
+    _enter(Path.cwd(), environment)
+    _leave(_code_of(_begin, DDEFUZZ, words))
 
 
 class Spare:
