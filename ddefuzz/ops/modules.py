@@ -13,6 +13,8 @@ STEPS = Tensor(shape=(2, "u", 4))
 TOKENS = Indices(6, shape=("u",))
 ENCODER = "torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True"
 MASK = Tensor(kind="bool", shape=(2, "u"))
+STATE = Tensor(shape=(1, "u", 3))
+CAUSAL = "torch.nn.Transformer.generate_square_subsequent_mask"
 
 LAYERS: tuple[OpSpec, ...] = (
     op("torch.nn.Linear(4, 3)(x)", u=BATCH, x=ROWS),
@@ -85,6 +87,9 @@ SEQUENTIAL: tuple[OpSpec, ...] = (
     op("torch.nn.RNN(4, 3, batch_first=True, nonlinearity='relu')(x)", u=LENGTH, x=STEPS, stops=True),
     op("torch.nn.LSTM(4, 3, batch_first=True, bidirectional=True)(x)", u=BATCH, x=Tensor(shape=("u", 5, 4))),
     op("torch.nn.LSTM(4, 3)(x)", u=LENGTH, x=Tensor(shape=("u", 2, 4)), stops=True),
+    op("torch.nn.LSTM(4, 3, batch_first=True)(x, (y, z))", u=BATCH, x=Tensor(shape=("u", 5, 4)), y=STATE, z=STATE),
+    op("torch.nn.GRU(4, 3, batch_first=True)(x, y)", u=BATCH, x=Tensor(shape=("u", 5, 4)), y=STATE),
+    op("torch.nn.LSTMCell(4, 4)(x, (y, y))", u=BATCH, x=ROWS, y=ROWS),
     op("torch.nn.GRU(4, 3, num_layers=2, batch_first=True).eval()(x)", u=BATCH, x=Tensor(shape=("u", 5, 4))),
     op("torch.nn.LSTMCell(4, 3)(x)", u=BATCH, x=ROWS),
     op("torch.nn.GRUCell(4, 3)(x)", u=BATCH, x=ROWS),
@@ -97,6 +102,12 @@ SEQUENTIAL: tuple[OpSpec, ...] = (
     op(f"{ENCODER}).eval()(x, None, m)", u=LENGTH, x=STEPS, m=MASK),
     op(f"{ENCODER}, norm_first=True, dropout=0.0)(x)", u=BATCH, x=Tensor(shape=("u", 5, 4))),
     op(f"torch.nn.TransformerEncoder({ENCODER}), 2).eval()(x, None, m)", u=LENGTH, x=STEPS, m=MASK),
+    op(f"torch.nn.TransformerEncoder({ENCODER}), 1).eval()(x, {CAUSAL}(x.shape[1]))", u=LENGTH, x=STEPS),
+    op(f"torch.nn.TransformerEncoder({ENCODER}), 1).eval()(x, {CAUSAL}(x.shape[1]), None, True)", u=LENGTH, x=STEPS),
+    op("torch.nn.Transformer(4, 2, 1, 1, 8, 0.0, batch_first=True)(x, y)", u=BATCH, x=Tensor(shape=("u", 3, 4)),
+       y=Tensor(shape=("u", 5, 4))),
+    op(f"torch.nn.Transformer(4, 2, 1, 1, 8, 0.0)(x, y, None, {CAUSAL}(y.shape[0]))", u=LENGTH,
+       x=Tensor(shape=(3, 2, 4)), y=Tensor(shape=("u", 2, 4))),
     op("torch.nn.TransformerDecoderLayer(4, 2, 8, 0.0, batch_first=True)(x, y)", u=LENGTH, x=STEPS, n=Size(1, 6),
        y=Tensor(shape=(2, "n", 4))),
     op("torch.nn.utils.rnn.pad_sequence([x, y], batch_first=True)", u=BATCH, x=ROWS, n=Size(1, 6),

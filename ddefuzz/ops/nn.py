@@ -34,6 +34,8 @@ NORMALIZATION: tuple[OpSpec, ...] = (
 ATTENTION: tuple[OpSpec, ...] = (
     op("torch.nn.functional.scaled_dot_product_attention(q, k, k)", u=BATCH, q=HEADS, k=KEYS, stops=True),
     op("torch.nn.functional.scaled_dot_product_attention(k, k, k, is_causal=c)", u=BATCH, k=KEYS, c=FLAG, stops=True),
+    op("torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)", u=BATCH,
+       q=Tensor(shape=(2, "u", 3, 4)), k=Tensor(shape=(2, 1, 3, 4))),
     op("torch.nn.functional.scaled_dot_product_attention(q, q, q)", u=BATCH, q=Tensor(shape=("u", 2, 3, 4))),
     op("torch.nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=m)", u=BATCH, q=HEADS, k=KEYS,
        m=Tensor(kind="bool", shape=(3, "u")), stops=True),
