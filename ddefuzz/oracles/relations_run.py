@@ -347,6 +347,10 @@ def _located(pair: _Pair, difference: _Difference) -> RelationDifference:
     )
 
 
+DENSE: Final = (torch.Tensor, torch.nn.Parameter)
+"""Subclasses refuse some views: DTensor those of a sharded dim."""
+
+
 def dense_values(program: Program) -> dict[str, Value] | None:
     """The dense tensors of a program in eager, by name; None if it raises. What is no tensor at the size 0 is left out:
     Python's `sum` of nothing is a number.
@@ -368,7 +372,7 @@ def _values_at(program: Program) -> dict[str, Value] | None:
     return {
         name: Value(str(value.dtype).removeprefix("torch."), value.dim(), value.is_contiguous())
         for name, value in env.items()
-        if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized
+        if type(value) in DENSE and value.layout == torch.strided and not value.is_quantized
     }
 
 
