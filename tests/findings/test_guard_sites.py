@@ -78,6 +78,7 @@ def test_a_document_has_what_scripts_ask_for() -> None:
     assert (document["schema"], document["reached"], document["example"]) == ("ddefuzz.site/1", True, "text")
 
 
+@pytest.mark.slow
 def test_a_real_call_over_several_lines_is_met(real: Inventory) -> None:
     """`_prims_common`'s `__lt__` of strides asks over three lines."""
     calls = [one for one in real.calls if one.function == "__lt__" and one.first_line < one.last_line]

@@ -160,7 +160,7 @@ def programs(draw: st.DrawFn) -> Program:
 
 
 @given(programs())
-@settings(deadline=None, database=None, derandomize=True, max_examples=150)
+@settings(deadline=None, database=None, derandomize=True, max_examples=60)
 def test_printing_and_parsing_are_inverse(program: Program) -> None:
     text = print_program(program, ("ok",))
     assert parse(text, "drawn.py") == Case(program, ("ok",))
