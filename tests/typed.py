@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -134,14 +135,17 @@ def serve(requests: socket.socket) -> None:
 
 
 def _waited(child: int, requests: socket.socket, seconds: float) -> int | None:
-    """The exit code of a child, None if it was killed."""
-    ended = os.pidfd_open(child)
-    in_time = ended in select.select([ended, requests.fileno()], [], [], seconds)[0]
-    os.close(ended)
-    if not in_time:
-        os.kill(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    return os.waitstatus_to_exitcode(status) if in_time else None
+    """The exit code of a child, None if it was killed: after this time, or when nobody waits any more."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if select.select([requests.fileno()], [], [], 0.01)[0]:
+            break
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
 
 
 def _code_of(function: Callable[..., None], *arguments: Any) -> int:
