@@ -277,7 +277,10 @@ def _facts(
     flatten = getattr(kind, "__tensor_flatten__", None)
     if flatten is not None:
         names, context = flatten(tensor)
-        facts.append(("inner", *((name, inner(getattr(tensor, name))) for name in names), repr(context)))
+        parts = ((name, getattr(tensor, name)) for name in names)
+        # Not each part is a tensor: DTensor has its mesh.
+        keys = ((name, inner(part) if isinstance(part, torch.Tensor) else repr(part)) for name, part in parts)
+        facts.append(("inner", *keys, repr(context)))
     return tuple(facts)
 
 

@@ -43,6 +43,14 @@ def program(x: Float32[Tensor, "u0 4"]):
     return torch.abs(x)
 """
 
+SHARDED = """\
+# ddefuzz program v1
+# inputs: x = normal; y = normal, shard0
+def program(x: Float32[Tensor, "u0 4"], y: Float32[Tensor, "8 4"]):
+    return (torch.abs(x), y.full_tensor())
+"""
+"""A part of a DTensor is its mesh, which is no tensor."""
+
 NOW = datetime(2025, 1, 31, 12, tzinfo=UTC)
 
 
@@ -56,6 +64,13 @@ def found(text: str, stage: Stage) -> Finding:
         database.set_minimal(name, text, steps=1, attempts=1)
         database.set_confirmed(name, 1, 1, kept(failure.failure))
         return database.findings()[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", MODE_OF)
+def test_a_dtensor_is_an_argument_like_others(stage: Stage) -> None:
+    (judged,) = judge_program(SHARDED, (stage,), (EXPLICIT,), observe, oracles=NAMES)
+    assert (judged.verdict, judged.failures) == ("ok", ())
 
 
 @pytest.mark.slow
