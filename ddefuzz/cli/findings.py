@@ -189,11 +189,13 @@ def siblings(
     """
     with Database.open(db, create=False) as database:
         everything = database.read(lambda session: listing.selected(session, listing.Query()))
-        chosen: Sequence[Finding | FindingSummary] = [resolve(database, one) for one in ids]
-    chosen = chosen or [one for one in everything if one.signature.kind == "dde"]
-    forms = forms_of_findings(chosen)
-    if ids and not forms:
-        raise InputError(f"{chosen[0].id}: found a call site that compares no sizes in Python, expected one that does")
+        chosen = [resolve(database, one) for one in ids]
+    for finding in chosen:
+        if not forms_of_findings([finding]):
+            raise InputError(
+                f"{finding.id}: found a call site that compares no sizes in Python, expected one that does"
+            )
+    forms = forms_of_findings(chosen or [one for one in everything if one.signature.kind == "dde"])
     known = {(one.signature.site.module, one.signature.site.function) for one in everything}
     rows = tuple(siblings_of(forms, installed_package(), known))
     documents = [{"schema": SIBLING, **msgspec.to_builtins(row)} for row in rows]

@@ -1,6 +1,6 @@
 """Lines of torch's Python source that compare sizes as the site of a finding does, in functions without a finding.
 
-What one function should not ask, others often ask, too: `a.numel() == 0` is the call site of ten findings. Two
+What one function should not ask, others often ask, too: `a.numel() == 0` is the call site of many findings. Two
 comparisons are alike if they have the same form (`form_of`), which leaves out names, the order of the two sides, and
 which dim is meant. Only comparisons that name a size count. The source is read with `ast`, and torch is not imported.
 """
@@ -42,7 +42,6 @@ _WHOLE: Final = re.compile(r"\.(shape|size\(\)|stride\(\))( |$)")
 
 LEVELS: Final = 2
 """How many callers away the ops of a helper are looked for."""
-
 
 SCHEMA: Final = "ddefuzz.sibling/1"
 

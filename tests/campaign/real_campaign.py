@@ -36,8 +36,15 @@ SMALL_ROUNDS = f"import ddefuzz.campaign.guide as guide; guide.ROUND = {SMALL_RO
 """Executed before a campaign: it then learns from its first results after a few cases."""
 
 
-def arguments(database: Path, *more: str) -> list[str]:
-    return [*DDEFUZZ, "run", "--stage", "export", "--format", "json", "--db", url(database), *more]
+def words_of(database: Path, *more: str) -> list[str]:
+    """What is typed after `ddefuzz`."""
+    return ["run", "--stage", "export", "--format", "json", "--db", url(database), *more]
+
+
+def arguments(database: Path, *more: str, before: str = "") -> list[str]:
+    """The arguments of a new process, which executes `before` first."""
+    python, option, code = DDEFUZZ
+    return [python, option, before + code, *words_of(database, *more)]
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -48,9 +55,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 @contextmanager
 def begun(folder: Path, database: Path, *more: str, before: str = "") -> Iterator[subprocess.Popen[str]]:
     """A campaign in a session of its own, as in a terminal; nothing of it is left running."""
-    python, option, code, *words = arguments(database, *more)
     with subprocess.Popen(
-        [python, option, before + code, *words],
+        arguments(database, *more, before=before),
         env=environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -66,9 +72,8 @@ def begun(folder: Path, database: Path, *more: str, before: str = "") -> Iterato
 
 def finished(folder: Path, database: Path, *more: str, before: str = "") -> subprocess.CompletedProcess[str]:
     """A campaign that nobody disturbs."""
-    _, _, _, *words = arguments(database, *more)
     place = environment(folder)
-    return typed(*words, folder=folder, environment=place, before=before, timeout=PATIENCE_SECONDS)
+    return typed(*words_of(database, *more), folder=folder, environment=place, before=before, timeout=PATIENCE_SECONDS)
 
 
 def summary_in(stdout: str) -> Summary:

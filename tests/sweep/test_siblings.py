@@ -116,5 +116,5 @@ def test_the_command_names_the_ops_to_sweep(url: str) -> None:
 
 
 def test_a_site_in_another_language_has_no_siblings(url: str) -> None:
-    done = CliRunner().invoke(command, ["siblings", "dde-08f7", "--db", url])
+    done = CliRunner().invoke(command, ["siblings", "dde-8ea7", "dde-08f7", "--db", url])
     assert str(done.exception).startswith("dde-08f7b02bbb: found a call site that compares no sizes in Python")
