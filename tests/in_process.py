@@ -31,6 +31,8 @@ class Done:
 class InProcess:
     """What `Pool` and `Workers` do."""
 
+    jobs = 1
+
     def __init__(self, *_: object, **__: object) -> None: ...
 
     def __enter__(self) -> InProcess:
@@ -48,7 +50,7 @@ class InProcess:
             return Done(partial(_raise, error))
         finally:
             Context().run(internal.add, before, Path(internal.folder()))
-        return Done(partial(pool._answered, encoded, kind))
+        return Done(partial(pool.answered, encoded, kind))
 
     def observe(self, run: Run, timeout: float) -> Observation:
         found = self.submit(worker.observe_run, run, timeout).result()

@@ -41,7 +41,6 @@ from ddefuzz.campaign.tasks import (
     ControlTask,
     MinimizeResult,
     MinimizeTask,
-    Workers,
     lost_case,
     lost_in,
     run_batch,
@@ -55,6 +54,7 @@ from ddefuzz.campaign.tasks import (
     was_begun,
 )
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.execute.engine import Workers
 from ddefuzz.execute.pool import Future, LostTask
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import ROWS
@@ -170,7 +170,7 @@ class Campaign:
     interrupted: bool = False
 
     def __post_init__(self) -> None:
-        self.pace = Pace(self.plan.budget, self.plan.jobs)
+        self.pace = Pace(self.plan.budget, self.workers.jobs)
 
     def run(self) -> Summary:
         """Work until the budget is spent or a stop is requested. Everything found is saved."""
@@ -200,7 +200,7 @@ class Campaign:
             torch=self.torch,
             budget=str(plan.budget),
             shard=str(plan.shard),
-            jobs=plan.jobs,
+            jobs=self.workers.jobs,
             cases=len(tally.digests),
             digests=tuple(tally.digests[index] for index in sorted(tally.digests)),
             sites=tally.ledger.count(),
@@ -236,11 +236,12 @@ class Campaign:
         in_time = not self._over(self.plan.budget.seconds)
         spent = self._spent()
         waiting = 2 * len(self.to_minimize) + len(self.minimizing) + len(self.to_confirm) + self.out[COLD]
+        jobs = self.pace.jobs = self.workers.jobs  # nodes come and go
         drawing = cases.index is not None and self.pace.may_draw(self.clock.seconds(), spent, waiting)
         following = in_time and (not drawing or self.pace.is_turn_of_follow_ups(spent))
-        while self.to_confirm and following and self.out[COLD] < self.plan.jobs:
+        while self.to_confirm and following and self.out[COLD] < jobs:
             self.to_confirm.popleft()()
-        while self.out[WARM] < self.plan.jobs * QUEUE_PER_JOB:
+        while self.out[WARM] < jobs * QUEUE_PER_JOB:
             if self.to_minimize and following:
                 self.to_minimize.popleft()()
             elif not drawing or cases.index is None:

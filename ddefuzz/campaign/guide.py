@@ -226,7 +226,7 @@ def _fallbacks(result: CaseResult) -> Iterator[tuple[Stage, Place, str]]:
 
 
 ROUND: Final = 32
-"""The number of cases in a round."""
+"""The number of cases in a round, unless another is chosen."""
 
 KEPT: Final = 400
 """The number of programs that are kept for mutation. The oldest are dropped."""
@@ -291,7 +291,7 @@ class Guide:
 
     `samples` are the ops that torch has samples of. `sites_in` returns the lines of the guard sites in a file of torch.
     `called_case` returns a case that is captured and called
-    without the fake stage, and `calling` chooses its program.
+    without the fake stage, and `calling` chooses its program. A round has `round_size` cases.
     """
 
     seed: int
@@ -299,6 +299,7 @@ class Guide:
     samples: tuple[str, ...] = ()
     sites_in: Callable[[str], frozenset[int]] = lambda file: frozenset()
     called_case: Callable[[int], CalledCase | None] = lambda index: None
+    round_size: int = ROUND
     ledger: Ledger = field(default_factory=Ledger)
     kept: list[Parent] = field(default_factory=list)
     calling: CallHistory = field(default_factory=CallHistory)
@@ -339,7 +340,7 @@ class Guide:
         while self._next_result in self._arrived:
             self._take(self._arrived.pop(self._next_result))
             self._next_result += 1
-            if self._next_result % ROUND == 0:
+            if self._next_result % self.round_size == 0:
                 self._plan()
 
     def _take(self, result: CaseResult) -> None:
@@ -371,14 +372,14 @@ class Guide:
 
     def _plan(self) -> None:
         """Choose the cases of a round."""
-        first = self._next_round * ROUND
+        first = self._next_round * self.round_size
         random = Random(f"guide:{self.seed}:{self._next_round}")
         aims, alarms = self._aims(), frozenset(self.alarms)
         known = alarms.union(self.signatures)
         for tried_strategy in self.strategies.values():
             tried_strategy.decay()
         self.sampler.decay()
-        for index in range(first, first + ROUND):
+        for index in range(first, first + self.round_size):
             opening = self._is_opening()
             called = self.called_case(index)
             if called is not None:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Container
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ddefuzz.campaign.campaign import Campaign, Clock, Event, Listener, OnCase
-from ddefuzz.campaign.guide import STRATEGIES, Guide
+from ddefuzz.campaign.guide import ROUND, STRATEGIES, Guide
 from ddefuzz.campaign.plan import WHOLE, Plan, parse_budget, parse_shard
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
+from ddefuzz.classify.rules import shared_rules
 from ddefuzz.errors import InputError, RowError
-from ddefuzz.execute.pool import Future, Pool, Stopped, first_answer
+from ddefuzz.execute.engine import Setup
+from ddefuzz.execute.pool import Stopped, first_answer
 from ddefuzz.execute.protocol import STAGES, Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
@@ -32,31 +32,6 @@ from ddefuzz.findings.model import Progress, stamp
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import NAMES
-
-A = TypeVar("A")
-R = TypeVar("R")
-
-
-class Workers:
-    """`jobs` warm workers, and up to as many cold processes at a time. Use it in a `with` block."""
-
-    def __init__(self, jobs: int, journal: Path) -> None:
-        self._stack = ExitStack()
-        self._warm = self._stack.enter_context(Pool(jobs, journal))
-        self._cold = self._stack.enter_context(Pool(jobs, journal, tasks_per_worker=1))
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, traceback)
-
-    def submit(self, function: Callable[[A], R], argument: A, timeout: float, *, cold: bool = False) -> Future[R]:
-        """Run `function(argument)` for at most `timeout` seconds, in a fresh process if `cold`."""
-        return (self._cold if cold else self._warm).submit(function, argument, timeout)
-
 
 EVERY_SECONDS = 10.0
 """The least time between two records of one campaign."""
@@ -111,6 +86,7 @@ OPTIONS: Final = {
     "shard": Option(str, parse_shard),
     "budget": Option(str, parse_budget),
     "minimize": Option(bool, bool, before=True),
+    "round_size": Option(int, int, ROUND),
 }
 """The fields of a plan that the database stores for resuming, next to profile and seed."""
 
@@ -164,7 +140,7 @@ def _launch(
     clock = Clock(lambda: time.monotonic() - begun, lambda: datetime.now(UTC))
     with (
         TemporaryDirectory(prefix="journal-", dir=scratch_folder()) as folder,
-        Workers(plan.jobs, Path(folder)) as workers,
+        plan.engine.start(plan.jobs, Path(folder), Setup(files=shared_rules())) as workers,
     ):
         described = workers.submit(describe, DescribeTask(plan.profile, plan.seed), START_SECONDS)
         versions = first_answer(described, stopped)
@@ -202,6 +178,7 @@ def _launch(
                 versions.samples,
                 partial(lines_in, Path(versions.package)),
                 plan.called_case,
+                plan.round_size,
             )
         summary = campaign.run()
         save(campaign.tally)

@@ -17,7 +17,6 @@ from ddefuzz.campaign.tasks import (
     ControlTask,
     MinimizeResult,
     MinimizeTask,
-    Workers,
     run_confirm,
     run_control,
     run_minimize,
@@ -28,6 +27,7 @@ from ddefuzz.classify.evidence import failing_ops
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
+from ddefuzz.execute.engine import Workers
 from ddefuzz.execute.pool import Future, LostTask, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, CallableSubject, ProgramSubject, Run, Runner, Stage
 from ddefuzz.execute.worker import late

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from ddefuzz.campaign.guide import CalledCase, Case
+from ddefuzz.campaign.guide import ROUND, CalledCase, Case
 from ddefuzz.campaign.tasks import TOGETHER, CaseTask
 from ddefuzz.errors import InputError
+from ddefuzz.execute.engine import LOCAL, Engine
 from ddefuzz.execute.protocol import AFTER_EXPORT, CHEAP_TO_CALL, COMPILES, DECOMPOSED, Semantics, Stage
 from ddefuzz.findings.textform import NONE, Now
 from ddefuzz.generate.profiles import CAPTURES, COMPILED, DECOMPOSING, Draw, profile_named
@@ -145,11 +146,12 @@ class Plan:
 
     With `in_turn` each case is run in one of the stages, by its index, else in all of them. With `screen` a case is
     captured only if it fails in the fake stage; every `SAMPLED`-th case is captured in any case. With `guided` the
-    cases come from a `Guide`. `oracles` judge what is captured; if one of them calls it, every `CALLED`-th case is
-    captured and called without the fake stage.
+    cases come from a `Guide`, in rounds of `round_size`. `oracles` judge what is captured; if one of them calls it,
+    every `CALLED`-th case is captured and called without the fake stage.
 
     `known` has the findings that a list of known findings has: they are not new, and not minimized. Those whose
-    decision has expired are new again.
+    decision has expired are new again. The workers are those of an `engine`: `jobs` of them, or on each node of a
+    cluster (0: one for each of its CPUs).
     """
 
     profile: str
@@ -166,6 +168,8 @@ class Plan:
     guided: bool = False
     oracles: tuple[str, ...] = CAPTURE
     known: Now = NONE
+    round_size: int = ROUND
+    engine: Engine = LOCAL
 
     def is_sampled(self, index: int) -> bool:
         """Whether a case is captured independently of the fake stage. Each stage is sampled equally."""

@@ -5,9 +5,8 @@ Nothing here imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -15,7 +14,7 @@ from ddefuzz.answers.model import Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.errors import ProgramError
 from ddefuzz.execute.journal import Entry, entries, last_of_case
-from ddefuzz.execute.pool import Future, LostTask, lost_observation
+from ddefuzz.execute.pool import LostTask, lost_observation
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.ledger import SiteVisit
@@ -124,15 +123,6 @@ def suspected(task: MinimizeTask, journal: Path) -> str | None:
     """The candidate that was running when a minimization lost its worker, None if there was none."""
     last = _entries(task, journal)[-1:]
     return last[0].program if last and last[0].stage in {INSPECTED, TRIED} else None
-
-
-class Workers(Protocol):
-    """Runs tasks in a warm worker, or in a process that has captured nothing yet."""
-
-    def submit(
-        self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
-    ) -> Future[Any]:
-        """Run `function(argument)`."""
 
 
 class CaseTask(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ import msgspec
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site, SiteLanguage
 from ddefuzz.errors import InputError
-from ddefuzz.files import is_there, read_toml, real_path
+from ddefuzz.files import is_there, read_text, read_toml, real_path
 from ddefuzz.records import record_of
 
 PLACE: Final = Path("findings") / "rules.toml"
@@ -165,6 +165,12 @@ def use_rules_of_this_folder() -> None:
         read_rules(PLACE)
         os.environ[VARIABLE] = str(real_path(PLACE))
     _rules_in.cache_clear()
+
+
+def shared_rules() -> dict[str, str]:
+    """The text of the rules that apply here, by the variable that names their file: for workers on other machines."""
+    path = _ENVIRONMENT.get(VARIABLE, "")
+    return {VARIABLE: read_text(Path(path))} if path else {}
 
 
 def current() -> Rules:

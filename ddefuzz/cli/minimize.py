@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 
 import rich_click as click
 
-from ddefuzz.campaign.launch import Workers
 from ddefuzz.campaign.minimize import (
     can_be_minimized,
     minimize_start,
@@ -27,6 +26,7 @@ from ddefuzz.cli.output import deliver, resolve
 from ddefuzz.cli.streams import say, write_line, write_stdout
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text
+from ddefuzz.execute.engine import LocalWorkers
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import is_file
@@ -113,7 +113,7 @@ def _minimize_all(database: Database, after: str, jobs: int, max_attempts: int, 
     counts: Counter[str] = Counter()
     done = after
     try:
-        with TemporaryDirectory(prefix="ddefuzz-") as journal, Workers(jobs, Path(journal)) as workers:
+        with TemporaryDirectory(prefix="ddefuzz-") as journal, LocalWorkers(jobs, Path(journal)) as workers:
             for renewed in renew(findings, workers, Path(journal), max_attempts=max_attempts, timeout=timeout):
                 with guarded(renewed.finding.id):
                     save_renewed(database, renewed)

@@ -7,8 +7,13 @@ from datetime import UTC, datetime
 from typing import Any, get_args
 
 import rich_click as click
+from click import get_current_context
+from click.core import ParameterSource
 
 from ddefuzz.cli.command import PROCESSES, SECONDS, option
+from ddefuzz.cli.streams import say
+from ddefuzz.errors import InputError
+from ddefuzz.execute.engine import Engine, EngineName
 from ddefuzz.execute.protocol import CAPTURE_STAGES, DEFAULT_STAGES, RETRACES, STAGES
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.table import BY_DEFAULT, OF_PROGRAMS, ORACLES
@@ -30,6 +35,19 @@ JOBS = option(
     default="auto",
     type_=PROCESSES,
     metavar="N",
+)
+ENGINE = option(
+    "Where the workers are: local (processes of this machine), or ray (the nodes of a Ray cluster; there -j is the "
+    "number of processes of each node, by default one for each of its CPUs).",
+    default="local",
+    type_=get_args(EngineName),
+    metavar="NAME",
+)
+ADDRESS = option(
+    "With --engine ray: the address of the cluster, such as auto or ray-head:6379. Default: RAY_ADDRESS, or else Ray "
+    "is started on this machine.",
+    default="",
+    metavar="HOST:PORT",
 )
 DB = option("URL of the findings database.", default=DEFAULT_DB)
 A_PYTHON = "An interpreter that has a torch, 2.6 or later. NAME is for the table (default: the version of its torch)."
@@ -87,6 +105,16 @@ def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Any:
     about = ", ".join(f"{oracle.name} ({oracle.about})" for oracle in ORACLES if oracle.of_programs)
     help_text = f"What counts as a failure: {about}. {note}"
     return option(help_text, type_=OF_PROGRAMS, default=default, metavar="NAME")
+
+
+def engine_of(name: EngineName, address: str, jobs: int) -> tuple[Engine, int]:
+    """The engine that was typed, and the processes: of each node, 0 if no number was typed. Its notes go to stderr."""
+    if name == "local":
+        if address:
+            raise InputError(f"found --address {address} with --engine local, expected it with --engine ray")
+        return Engine(), jobs
+    source = get_current_context().get_parameter_source("jobs")
+    return Engine(name, address, say), 0 if source is ParameterSource.DEFAULT else jobs
 
 
 def now() -> datetime:

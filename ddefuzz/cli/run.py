@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from rich.text import Text
 
 from ddefuzz.campaign.campaign import Event, Listener
+from ddefuzz.campaign.guide import ROUND
 from ddefuzz.campaign.launch import new_plan, options_of, plan_of, resume, start
 from ddefuzz.campaign.page import (
     progress_line,
@@ -27,10 +28,22 @@ from ddefuzz.campaign.page import (
 from ddefuzz.campaign.plan import WHOLE, Plan
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.cli.command import Output, click_command, formats, option, typed_words
-from ddefuzz.cli.options import DB, IN_STAGES, JOBS, SEEDS, oracles_option, profile_option, semantics_option
+from ddefuzz.cli.options import (
+    ADDRESS,
+    DB,
+    ENGINE,
+    IN_STAGES,
+    JOBS,
+    SEEDS,
+    engine_of,
+    oracles_option,
+    profile_option,
+    semantics_option,
+)
 from ddefuzz.cli.output import LiveLine, current_invocation, deliver, plain, stop_on_interrupt, writers_of
 from ddefuzz.cli.streams import say
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
+from ddefuzz.execute.engine import EngineName
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.scratch import remove_abandoned
 from ddefuzz.findings.database import Database
@@ -46,7 +59,8 @@ from ddefuzz.show.table import NAMES as NAMES_OF_FORMATS
 def campaign_progress(plan: Plan, replay: str) -> Iterator[Listener]:
     """A listener for a campaign's events. `replay` is the command that draws the same cases again."""
     began = time.monotonic()
-    with LiveLine(f"starting {counted(plan.jobs, 'worker')} (importing torch takes some seconds)") as live:
+    started = "the workers of each node" if plan.engine.name == "ray" else counted(plan.jobs, "worker")
+    with LiveLine(f"starting {started} (importing torch takes some seconds)") as live:
         live.say(Text.assemble(("$", "bold"), " ", plain(replay)))
 
         def listen(event: Event, tally: Tally) -> None:
@@ -81,6 +95,8 @@ def command(
         metavar="N",
     ),
     jobs: int = JOBS,
+    engine: EngineName = ENGINE,
+    address: str = ADDRESS,
     profile: str = profile_option(tuple(sorted(PROFILES))),
     stages: tuple[Stage, ...] = IN_STAGES,
     in_turn: bool = option(
@@ -97,6 +113,14 @@ def command(
         "programs that reached a new guard site. --uniform generates all cases independently, and so does --shard.",
         "--guided/--uniform",
         default=True,
+    ),
+    round_size: int = option(
+        "A guided campaign chooses so many cases at a time, by the results of all earlier ones but the latest as many. "
+        "With more workers than that, some are idle. Other sizes give other cases.",
+        "--round",
+        default=ROUND,
+        type_=click.IntRange(min=1),
+        metavar="N",
     ),
     oracles: tuple[str, ...] = oracles_option("capture is always among them."),
     semantics: tuple[Mechanism, ...] = semantics_option(" Verdicts always compare explicit with size-oblivious."),
@@ -138,6 +162,7 @@ def command(
       ddefuzz run --resume
     """
     context = get_current_context()
+    where, jobs = engine_of(engine, address, jobs)
     plan = new_plan(
         profile=profile,
         seed=seed,
@@ -151,7 +176,9 @@ def command(
         screen=screen,
         oracles=oracles,
         guided=guided,
+        round_size=round_size,
     )
+    plan = replace(plan, engine=where)
     listed = {name: one for file in known_files for name, one in read_known(file).items()}
     with Database.open(db) as database:
         if resuming:

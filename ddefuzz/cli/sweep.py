@@ -9,7 +9,7 @@ from pathlib import Path
 import rich_click as click
 
 from ddefuzz.cli.command import Output, ValueType, click_command, formats, option
-from ddefuzz.cli.options import DB, JOBS, oracles_option
+from ddefuzz.cli.options import ADDRESS, DB, ENGINE, JOBS, engine_of, oracles_option
 from ddefuzz.cli.output import (
     LiveLine,
     Writer,
@@ -21,6 +21,7 @@ from ddefuzz.cli.output import (
 )
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError
 from ddefuzz.escape import json_text, whole_number
+from ddefuzz.execute.engine import Engine, EngineName
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles.program import CAPTURE
@@ -127,6 +128,8 @@ def command(
         "Only ops whose name matches, such as 'chunk*' or 'linalg.*'. Default: all ops.", "--ops", metavar="GLOB"
     ),
     jobs: int = JOBS,
+    engine: EngineName = ENGINE,
+    address: str = ADDRESS,
     fresh: bool = option("Ignore the results of earlier sweeps with this torch."),
     compare_upstream: bool = option(
         "Compare the result with PyTorch's own list of failing ops (common_ops_unbacked.ops_dde_xfail)."
@@ -168,11 +171,12 @@ def command(
       ddefuzz sweep --ops 'linalg.*'
       ddefuzz sweep --compare-upstream
     """
+    where, jobs = engine_of(engine, address, jobs)
     if breaks:
         if compare_upstream or placements or fail_on != "never":
             others = "--compare-upstream, --placements or --fail-on"
             raise click.UsageError(f"found --breaks with {others}, expected it without them")
-        _count_breaks(globs, jobs, programs or PROGRAMS, db, fresh, output)
+        _count_breaks(globs, jobs, programs or PROGRAMS, db, fresh, where, output)
         return
     if programs is not None:
         raise click.UsageError("found --programs without --breaks, expected both")
@@ -180,7 +184,7 @@ def command(
         raise click.UsageError("found --placements with --compare-upstream, expected it without")
     chosen = tuple(name for name in NAMES if name in {*CAPTURE, *oracles})
     caps = PLACED if placements else DEFAULT_CAPS
-    plan = Plan(globs=globs, caps=caps, jobs=jobs, fresh=fresh, upstream=compare_upstream, oracles=chosen)
+    plan = Plan(globs, caps, jobs, fresh=fresh, upstream=compare_upstream, oracles=chosen, engine=where)
     with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(_starting(jobs)) as line:
         census = sweep(plan, database, partial(_show, line), line.say, stopped)
     fails = fail_on == "any" and bool(census.totals.explicit.get("dde") or census.totals.wrong)
@@ -214,16 +218,20 @@ def _count_breaks(
     programs: int,
     db: DatabaseUrl,
     fresh: bool,
+    engine: Engine,
     output: Output,
 ) -> None:
     """Count graph breaks, and print the tables."""
     for name in sorted(output.formats.difference(BREAKS_FORMATS)):
         raise click.UsageError(f"found --breaks with the format {name}, expected one of {', '.join(BREAKS_FORMATS)}")
     with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(_starting(jobs)) as live:
-        census = sweep_breaks(globs, jobs, database, partial(_tell, live), stopped, programs=programs, fresh=fresh)
+        census = sweep_breaks(
+            globs, jobs, database, partial(_tell, live), stopped, engine, programs=programs, fresh=fresh
+        )
     writers = page_writers(f"Graph breaks: torch {census.torch}", breaks_view(census), census, indent=True)
     deliver(writers, output, {EXIT_INTERRUPTED: census.interrupted})
 
 
 def _starting(jobs: int) -> str:
-    return f"starting {counted(jobs, 'worker')} (importing torch and its OpInfo takes some seconds)"
+    started = counted(jobs, "worker") if jobs else "the workers of each node"
+    return f"starting {started} (importing torch and its OpInfo takes some seconds)"

@@ -6,107 +6,33 @@ value: `LostTask`, or an `Observation` with the outcome `crash` or `timeout`.
 
 from __future__ import annotations
 
-import atexit
-import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from itertools import count
-from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from tempfile import gettempdir
-from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
-from unittest.mock import patch
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
-import psutil  # type: ignore[import-untyped]
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from ddefuzz import internal
 from ddefuzz.errors import DdefuzzError, InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import limit, worker
-from ddefuzz.execute.channel import HANDS_ON, FileLock, pipe
+from ddefuzz.execute.channel import HANDS_ON
 from ddefuzz.execute.journal import TaskTrace, left_by
 from ddefuzz.execute.limit import clock_seconds
 from ddefuzz.execute.protocol import Call, CallEnd, Observation, PatchedRun, ProgramSubject, Run, Runner
-from ddefuzz.execute.scratch import UNREADABLE, check_folders, end_strays, scratch_folder
-
-POLL_SECONDS: Final = 1.0
-
-STOPPED_POLLS: Final = 5
-"""After this many polls in a row that find the server stopped, it is continued; after twice as many it is killed.
-
-Polls are counted, not seconds, because Ctrl-Z in a terminal stops this process as well.
-"""
-
-
-class Watchdog:
-    """Watches from a thread of its own until `end` is called."""
-
-    def __init__(self) -> None:
-        self._ended = Event()
-        self._thread = Thread(target=self._watch, name="ddefuzz-watchdog", daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        """Stop watching."""
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        polls = 0
-        while not self._ended.wait(POLL_SECONDS):
-            server = _fork_server()
-            polls = polls + 1 if _is_stopped(server) else 0
-            if server is not None and polls >= STOPPED_POLLS:
-                _send(server, signal.SIGCONT if polls < 2 * STOPPED_POLLS else signal.SIGKILL)
-
-
-def _fork_server() -> psutil.Process | None:
-    """The process of the fork server. multiprocessing has no public name for it."""
-    number = getattr(vars(forkserver)["_forkserver"], "_forkserver_pid", None)
-    try:
-        return psutil.Process(number) if number is not None else None
-    except UNREADABLE:
-        return None
-
-
-def _is_stopped(server: psutil.Process | None) -> bool:
-    try:
-        return server is not None and server.status() == psutil.STATUS_STOPPED
-    except UNREADABLE:
-        return False
-
-
-def _wait_for_end(server: psutil.Process | None) -> None:
-    with suppress(*UNREADABLE):
-        for _ in range(100):
-            if server is None or server.status() == psutil.STATUS_ZOMBIE:
-                return
-            time.sleep(0.02)
-
-
-def _send(server: psutil.Process, number: signal.Signals) -> None:
-    try:
-        server.send_signal(number)
-    except UNREADABLE:
-        return
-
+from ddefuzz.execute.scratch import check_folders, end_strays, scratch_folder
+from ddefuzz.execute.server import ColdContext, PoolContext, Watchdog, fork_server, server_process, wait_for_end
 
 A = TypeVar("A")
 R = TypeVar("R")
-C = TypeVar("C", bound=ForkServerContext)
-
-PRELOAD, PRELOAD_SAMPLES = "ddefuzz.execute.preload", "ddefuzz.execute.preload_samples"
 
 Stopped: TypeAlias = Callable[[], bool]
 """Called now and then. True ends what is running."""
@@ -143,35 +69,6 @@ BREAKS = "the code breaks the process that runs it:"
 
 _TASKS = count()
 
-_STARTING = Lock()
-"""Held while the environment is changed for the fork server: the pool starts workers in a thread of its own."""
-
-SOCKET_FOLDER_BYTES = 89
-"""How long the path of the folder of a socket may be: of the 107 bytes of the socket's own, 18 are its name."""
-
-
-class ColdContext(ForkServerContext):
-    """The context of cold processes."""
-
-    Process = worker.MainlessProcess
-
-
-class PoolContext(ForkServerContext):
-    """The context of a pool: its locks and pipes, and a fork server that is always started by `start_server`."""
-
-    def RLock(self) -> FileLock:  # type: ignore[override]  # noqa: N802
-        """A new lock."""
-        return FileLock()
-
-    def Pipe(self, duplex: bool = True) -> tuple[Any, Any]:  # noqa: N802
-        """A pipe that user code in a worker cannot spoil unnoticed."""
-        return super().Pipe(duplex) if duplex else pipe(*super().Pipe(duplex))
-
-    def Process(self, **named: Any) -> worker.WorkerProcess:  # type: ignore[override]  # noqa: N802
-        """A new process. multiprocessing would start a server that has died without what workers need."""
-        start_server()
-        return worker.WorkerProcess(**named)
-
 
 class LostTask(msgspec.Struct, frozen=True, tag=True):
     """A task whose worker died or was killed at its time limit, and what it was doing in the run.
@@ -188,31 +85,60 @@ class LostTask(msgspec.Struct, frozen=True, tag=True):
 
 
 class Future(Generic[R]):
-    """The future result of a task."""
+    """The future result of a task. A subclass says how its answer arrives."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def done(self) -> bool:
+        """Whether `result` returns at once."""
+        raise NotImplementedError
+
+    def add_done_callback(self, callback: Callable[[Future[R]], None]) -> None:
+        """Call back, in a thread of the pool, when the result is there."""
+        raise NotImplementedError
+
+    def answer(self) -> bytes | LostTask:
+        """Wait for what the worker sends (`worker.Answer` as JSON).
+
+        Raises what the task raises about what was handed in, and UnsupportedError about the environment.
+        """
+        raise NotImplementedError
+
+    def repeat(self) -> None:
+        """Run the task once more."""
+        raise NotImplementedError
+
+    def result(self) -> R | LostTask:
+        """Wait for the result. What the pool's end cancelled is lost, and so is a task that a bug of ddefuzz ended.
+
+        Raises what `answer` raises.
+        """
+        answer = self.answer()
+        result: R | LostTask = answer if isinstance(answer, LostTask) else answered(answer, self._kind)
+        return result
+
+
+class PoolFuture(Future[R]):
+    """The future result of a task of a pool of this process."""
 
     def __init__(self, schedule: Callable[[], ProcessFuture[bytes]], kind: Any, timeout: float, phases: Path) -> None:
+        super().__init__(kind)
         self._schedule = schedule
         self._future = schedule()
-        self._kind = kind
         self._timeout = timeout
         self._phases = phases
         self._repeats = 0
 
     def done(self) -> bool:
-        """Whether `result` returns at once."""
         return self._future.done()
 
     def add_done_callback(self, callback: Callable[[Future[R]], None]) -> None:
-        """Call back, in a thread of the pool, when the result is there."""
         self._future.add_done_callback(lambda _: callback(self))
 
-    def result(self) -> R | LostTask:
-        """Wait for the result. What the pool's end cancelled is lost, and so is a task that a bug of ddefuzz ended.
-
-        Raises what the task raises about what was handed in, and UnsupportedError about the environment.
-        """
+    def answer(self) -> bytes | LostTask:
         try:
-            encoded = self._future.result()
+            return self._future.result()
         except TimeoutError:
             return LostTask("timeout", _after_clock(self._timeout), left=left_by(self._phases))
         except ProcessExpired as error:
@@ -232,19 +158,16 @@ class Future(Generic[R]):
             raise
         except Exception as error:  # noqa: BLE001 whatever else it is, code in the worker has made it
             return LostTask("crash", f"{BREAKS} {internal.error_line(error)}", left=left_by(self._phases))
-        result: R | LostTask = _answered(encoded, self._kind)
-        return result
 
-    def _again(self, lost: LostTask, repeats: int) -> R | LostTask:
-        """The result of the task after a loss that may be of another task's making: it runs once more."""
+    def _again(self, lost: LostTask, repeats: int) -> bytes | LostTask:
+        """The answer of the task after a loss that may be of another task's making: it runs once more."""
         if self._repeats >= repeats:
             return lost
         self._repeats += 1
         self.repeat()
-        return self.result()
+        return self.answer()
 
     def repeat(self) -> None:
-        """Run the task once more."""
         self._future = self._schedule()
 
 
@@ -304,8 +227,8 @@ class Pool:
         """
         _, kind = worker.signature(function)
         phases = _phases_file()
-        arguments = (function, _encoded(argument), phases, timeout)
-        return Future(partial(self._scheduled, arguments, clock_seconds(timeout)), kind, timeout, phases)
+        arguments = (function, encoded_argument(argument), phases, timeout)
+        return PoolFuture(partial(self._scheduled, arguments, clock_seconds(timeout)), kind, timeout, phases)
 
     def _scheduled(self, arguments: tuple[Any, ...], clock: float) -> ProcessFuture[bytes]:
         for attempt in range(STARTS):
@@ -356,14 +279,14 @@ def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Obse
     receiver, sender = context.Pipe(duplex=False)
     phases = _phases_file()
     process = context.Process(
-        target=worker.cold_main, args=(sender, by, _encoded(run), memory_bytes, phases, timeout), daemon=True
+        target=worker.cold_main, args=(sender, by, encoded_argument(run), memory_bytes, phases, timeout), daemon=True
     )
     try:
         process.start()
     except ConnectionError:  # the fork server ended before it took the process
         receiver.close()
         sender.close()
-        _wait_for_end(_fork_server())  # multiprocessing starts another when it has
+        wait_for_end(server_process())  # multiprocessing starts another when it has
         return LostTask("crash", f"{NO_WORKER}: the fork server was killed")
     sender.close()
     try:
@@ -377,7 +300,7 @@ def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Obse
             return _ended(process.exitcode or 0, timeout, process.pid or 0, phases)
         if answer.startswith(worker.REFUSED):
             raise InputError(answer[1:].decode())
-        observation: Observation | LostTask = _answered(answer[1:], Observation)
+        observation: Observation | LostTask = answered(answer[1:], Observation)
         return observation
     finally:
         process.kill()
@@ -387,7 +310,7 @@ def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Obse
         receiver.close()
 
 
-def _encoded(argument: Any) -> bytes:
+def encoded_argument(argument: Any) -> bytes:
     """The argument of a task as JSON. Raises InputError if a name in it is not Unicode: that of a file, mostly."""
     try:
         return msgspec.json.encode(argument)
@@ -396,7 +319,7 @@ def _encoded(argument: Any) -> bytes:
         raise InputError(f"found the name '{name}', expected one in UTF-8") from error
 
 
-def _answered(encoded: bytes, kind: Any) -> Any:
+def answered(encoded: bytes, kind: Any) -> Any:
     """The result that a worker sent, or the loss of it. The exceptions of ddefuzz that the task met are noted."""
     answer = msgspec.json.decode(encoded, type=worker.Answer)
     if answer.errors:
@@ -527,55 +450,3 @@ def exit_reason(code: int) -> str:
         return f"{EXITED} {code}"
     name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")
     return f"{name} ({signal.strsignal(-code)})"
-
-
-def fork_server(context: C, *, samples: bool = True) -> C:
-    """The context. Its server starts here and imports torch once."""
-    context.set_forkserver_preload([PRELOAD_SAMPLES if samples else PRELOAD, "__main__"])
-    start_server()
-    return context
-
-
-@cache
-def _ended_with(process: int) -> None:
-    """The fork server ends with this process, before the temporary folder is removed. Left alone it would first import
-    torch to its end.
-    """
-
-    def end() -> None:
-        if os.getpid() == process and (server := _fork_server()) is not None:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            _send(server, signal.SIGKILL)
-            _wait_for_end(server)
-
-    atexit.register(end)
-
-
-def start_server() -> None:
-    """Start the fork server, unless it runs.
-
-    The server and its forks block Ctrl-C: a terminal sends it to every process, and the campaign decides when
-    they end. Strings have the same hash in all of them, because torch iterates over sets of strings (the
-    samples of `meshgrid`). The server and the resource tracker import nothing from the current folder, which
-    `python -c` would search first.
-    """
-    scratch = str(scratch_folder())
-    if len(os.fsencode(scratch)) <= SOCKET_FOLDER_BYTES:
-        # Else multiprocessing makes a folder of its own for the server's socket, which a kill leaves behind.
-        vars(multiprocessing.current_process())["_config"].setdefault("tempdir", scratch)
-    started = {"PYTHONSAFEPATH": "1", "PYTHONHASHSEED": "0", "TMPDIR": scratch, internal.FOLDER: internal.folder()}
-    with _STARTING, worker.main_hidden(), patch.dict(os.environ, started):
-        resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C
-        _ended_with(os.getpid())
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            forkserver.ensure_running()
-        except OSError as error:
-            if error.errno is not None:
-                raise
-            raise UnsupportedError(
-                f"the fork server cannot be started with its socket below {gettempdir()}: {error}, "
-                "expected TMPDIR to name a folder whose path has at most 70 bytes"
-            ) from error
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)

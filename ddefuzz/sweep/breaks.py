@@ -5,17 +5,22 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
 
 from ddefuzz.artifacts.model import Cause
+from ddefuzz.classify.rules import shared_rules
 from ddefuzz.escape import shell_words
-from ddefuzz.execute.pool import LostTask, Pool, Stopped, first_answer
+from ddefuzz.execute.engine import Engine, Setup, Workers
+from ddefuzz.execute.pool import LostTask, Stopped, first_answer
+from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.database import Database
 from ddefuzz.show.blocks import Block, Heading, Items, TableRow, codes, counted, prose, table
-from ddefuzz.sweep.sweep import KEY_DIGITS, OP_SECONDS, OPS_PER_WORKER, START_SECONDS, Op, Workers, answers, selected
+from ddefuzz.sweep.sweep import KEY_DIGITS, OP_SECONDS, OPS_PER_WORKER, START_SECONDS, Op, answers, selected
 from ddefuzz.sweep.tasks import DescribeTask, Source, Versions, describe
 
 SCHEMA = "ddefuzz.breaks/1"
@@ -105,15 +110,19 @@ def sweep_breaks(
     database: Database,
     tell: Tell,
     stopped: Stopped,
+    engine: Engine,
     *,
     programs: int = PROGRAMS,
     fresh: bool = False,
 ) -> BreakCensus:
     """Count the breaks of the ops that the globs match. Each result is saved at once, and is not counted again."""
-    with Pool(jobs, tasks_per_worker=OPS_PER_WORKER) as pool:
-        versions = first_answer(pool.submit(describe, DescribeTask(), START_SECONDS), stopped)
+    with (
+        TemporaryDirectory(prefix="journal-", dir=scratch_folder()) as folder,
+        engine.start(jobs, Path(folder), Setup(OPS_PER_WORKER, shared_rules())) as workers,
+    ):
+        versions = first_answer(workers.submit(describe, DescribeTask(), START_SECONDS), stopped)
         tasks = tuple((op, OpBreaksTask(op.name, op.source, programs)) for op in selected(versions, globs))
-        done, interrupted = count_breaks(tasks, key_of(versions, programs), pool, database, tell, stopped, fresh)
+        done, interrupted = count_breaks(tasks, key_of(versions, programs), workers, database, tell, stopped, fresh)
     return census_of(versions.torch, globs, programs, done, interrupted=interrupted)
 
 

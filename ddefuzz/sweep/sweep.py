@@ -13,14 +13,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from ddefuzz.campaign.tasks import sightings_of
+from ddefuzz.classify.rules import shared_rules
 from ddefuzz.errors import InputError
+from ddefuzz.execute.engine import LOCAL, Engine, Setup, Workers
 from ddefuzz.execute.journal import last_of_case
-from ddefuzz.execute.pool import Future, LostTask, Pool, Stopped, first_answer, lost_observation, waited
+from ddefuzz.execute.pool import Future, LostTask, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ProgramSubject, Run, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
@@ -142,13 +144,6 @@ def key_of(versions: Versions, caps: Caps, oracles: tuple[str, ...] = CAPTURE) -
     return hashlib.sha256(decisive.encode()).hexdigest()[:KEY_DIGITS]
 
 
-class Workers(Protocol):
-    """Runs the tasks."""
-
-    def submit(self, function: Callable[[Any], Any], argument: Any, timeout: float) -> Future[Any]:
-        """Run `function(argument)`."""
-
-
 class SweepProgress(msgspec.Struct, frozen=True):
     """The progress of a sweep: ops done now and before, ops to do, seconds since the first began, and what it
     has found.
@@ -181,7 +176,6 @@ class Sweep:
 
     ops: tuple[Op, ...]
     caps: Caps
-    jobs: int
     versions: Versions
     database: Database
     workers: Workers
@@ -209,7 +203,7 @@ class Sweep:
         waiting = deque(op for op in self.ops if op.key not in self.done)
         self.began = self.seconds()
         while waiting or self.out:
-            while waiting and self.out < self.jobs * QUEUE_PER_JOB:
+            while waiting and self.out < self.workers.jobs * QUEUE_PER_JOB:
                 self._send(waiting.popleft())
             with suppress(Empty):
                 self.results.get(timeout=TICK_SECONDS)()
@@ -328,8 +322,8 @@ PLACED = Caps(placed=6)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The options of a sweep: which ops (globs; all if empty), how much of each, the number of processes, and the
-    oracles that judge what is captured.
+    """The options of a sweep: which ops (globs; all if empty), how much of each, the number of processes, the oracles
+    that judge what is captured, and where the processes are.
     """
 
     globs: tuple[str, ...] = ()
@@ -338,6 +332,7 @@ class Plan:
     fresh: bool = False
     upstream: bool = False
     oracles: tuple[str, ...] = CAPTURE
+    engine: Engine = LOCAL
 
 
 def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped: Stopped) -> Census:
@@ -345,13 +340,12 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
     begun = time.monotonic()
     with (
         TemporaryDirectory(prefix="journal-", dir=scratch_folder()) as folder,
-        Pool(plan.jobs, Path(folder), tasks_per_worker=OPS_PER_WORKER) as pool,
+        plan.engine.start(plan.jobs, Path(folder), Setup(OPS_PER_WORKER, shared_rules())) as pool,
     ):
         versions = first_answer(pool.submit(describe, DescribeTask(plan.upstream), START_SECONDS), stopped)
         running = Sweep(
             ops=selected(versions, plan.globs, placed=bool(plan.caps.placed)),
             caps=plan.caps,
-            jobs=plan.jobs,
             versions=versions,
             database=database,
             workers=pool,
@@ -380,7 +374,7 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
     )
 
 
-def _compared(running: Sweep, versions: Versions, pool: Pool, note: Note, stopped: Stopped) -> Upstream:
+def _compared(running: Sweep, versions: Versions, pool: Workers, note: Note, stopped: Stopped) -> Upstream:
     """Run upstream's own test on the ops about which the two lists disagree."""
     swept = tuple(one for one in running.done.values() if one.source == "opinfo")
     failing = {one.op for one in swept if one.explicit == "dde"}

@@ -92,6 +92,8 @@ class Done:
 class Workers:
     """Answers at once: case `i` shows the signature `sites[i % len]`, every second of `clock` a task."""
 
+    jobs = 2
+
     def __init__(
         self, sites: tuple[str, ...], *, lost: frozenset[int] = frozenset(), cause: Cause = "avoidable"
     ) -> None:

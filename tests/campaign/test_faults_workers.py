@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from ddefuzz.campaign import launch
 from ddefuzz.campaign.campaign import Event
-from ddefuzz.campaign.launch import Workers, start
+from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import CASE_SECONDS, Budget, Plan
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import run_case
+from ddefuzz.execute import engine
+from ddefuzz.execute.engine import LocalWorkers
 from ddefuzz.execute.journal import entries, left_by
 from ddefuzz.execute.pool import Future, Pool
 from ddefuzz.execute.protocol import EXPLICIT, STAGES
@@ -125,7 +126,7 @@ def test_a_worker_that_is_lost_is_a_finding_with_the_program_that_it_captured(
 def test_an_allocation_of_eight_gigabytes_fails_without_ending_the_campaign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Summary
 ) -> None:
-    class Greedy(Workers):
+    class Greedy(LocalWorkers):
         """In the place of case 2, eight gigabytes."""
 
         def submit(
@@ -134,7 +135,7 @@ def test_an_allocation_of_eight_gigabytes_fails_without_ending_the_campaign(
             greedy = function is run_case and argument.index == 2
             return super().submit(allocate if greedy else function, argument, timeout, cold=cold)
 
-    monkeypatch.setattr(launch, "Workers", Greedy)
+    monkeypatch.setattr(engine, "LocalWorkers", Greedy)
     summary, findings, lines = run(tmp_path)
     assert (summary.lost, lines) == (1, [])
     assert [finding for finding in findings if finding.kind in ("crash", "timeout")] == []

@@ -63,7 +63,7 @@ def entry(**changed: Any) -> Campaign:
 
 
 def test_every_option_of_a_campaign_is_kept() -> None:
-    assert {field.name for field in fields(Plan)} == KEPT | {"jobs", "known", "case_seconds"}
+    assert {field.name for field in fields(Plan)} == KEPT | {"jobs", "engine", "known", "case_seconds"}
     resumed = plan_of(entry(), OTHER, ())
     assert {name: getattr(resumed, name) for name in KEPT} == {name: getattr(BEGUN, name) for name in KEPT}
     assert resumed.jobs == OTHER.jobs

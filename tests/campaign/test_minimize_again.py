@@ -62,6 +62,8 @@ class Done:
 class Workers:
     """Answer minimizations in turn; what is shown in a fresh process is in `shown`."""
 
+    jobs = 1
+
     def __init__(self, *minimized: MinimizeResult | LostTask, shown: tuple[str, ...] = ("old", "new")) -> None:
         self.minimized = list(minimized)
         self.shown = shown

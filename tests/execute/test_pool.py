@@ -34,10 +34,10 @@ from ddefuzz.execute.pool import (
     Pool,
     exit_reason,
     first_answer,
-    fork_server,
     lost_observation,
 )
 from ddefuzz.execute.protocol import Call, CallableSubject, CallEnd, Observation, ProgramSubject, Run
+from ddefuzz.execute.server import fork_server
 from ddefuzz.execute.subject import load_module
 from ddefuzz.oracles.program import tried_of
 

@@ -60,12 +60,16 @@ class Done:
 class ByHand:
     """Workers that answer by a function, at once."""
 
+    jobs = 1
+
     def __init__(self, answer: Callable[[SweepTask], object]) -> None:
         self.answer = answer
         self.tasks: list[SweepTask] = []
 
-    def submit(self, function: Callable[[Any], Any], argument: Any, timeout: float) -> Future[Any]:
-        del function, timeout
+    def submit(
+        self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
+    ) -> Future[Any]:
+        del function, timeout, cold
         self.tasks.append(argument)
         return cast("Future[Any]", Done(self.answer(argument)))
 
@@ -87,7 +91,6 @@ def begin(
     sweep = Sweep(
         ops=tuple(Op(name, "opinfo") for name in VERSIONS.entries),
         caps=Caps(),
-        jobs=1,
         versions=VERSIONS,
         database=database,
         workers=workers,
