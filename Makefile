@@ -25,11 +25,11 @@ $(VENV)/installed: pyproject.toml ci/constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/test-installed: $(VENV)/installed
-	$(PIP) --editable '.[test,report,web,postgres]'
+	$(PIP) --editable '.[test,report,web,postgres,ray]'
 	@touch $@
 
 $(VENV)/check-installed: $(VENV)/test-installed
-	$(PIP) --editable '.[test,report,web,postgres,check]'
+	$(PIP) --editable '.[test,report,web,postgres,ray,check]'
 	@touch $@
 
 clean:

@@ -6,8 +6,10 @@ a call that nobody waits for, so each task has one result.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import socket
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
@@ -38,11 +40,19 @@ POLL_SECONDS: Final = 1.0
 START_SECONDS: Final = 120.0
 """How long to wait for the first node that can work, and for another one when none is left."""
 
+CONNECT_SECONDS: Final = 10.0
+
+NOT_REMOTE: Final = ("", "auto", "local")
+"""Addresses that name no host: Ray finds or starts a cluster on this machine."""
+
 END_SECONDS: Final = 10.0
 """How long the nodes have to end their processes."""
 
 MOST_LOSSES: Final = 3
 """A task whose node is lost more often is not judged, and a node whose actor dies more often in a row is not used."""
+
+CONTROL: Final = "control"
+"""The thread of an actor in which no task waits."""
 
 CALLS_PER_JOB: Final = 8
 """How many calls of an actor wait in threads of their own, for each of its workers. The others wait in Ray."""
@@ -123,7 +133,7 @@ class Cluster:
         self._watcher.join()
         with self._lock:
             members, self._members = tuple(self._members.values()), {}
-        ends = [member.actor.end.remote() for member in members if member.jobs]
+        ends = [member.actor.end.options(concurrency_group=CONTROL).remote() for member in members if member.jobs]
         with suppress(RayError):
             ray.wait(ends, num_returns=len(ends), timeout=END_SECONDS) if ends else None
         for member in members:
@@ -190,9 +200,9 @@ class Cluster:
             del self._members[key]
             self._deaths[key] += 1
             if self._deaths[key] > MOST_LOSSES:
-                self._refuse(key, member.name, f"its workers die: {_first_line(error)}")
+                self._refuse(key, member.name, f"its workers die: {_last_line(error)}")
             elif member.jobs and not self._ended.is_set():
-                self._note(f"node {member.name} is lost, with {len(member.running)} tasks, which others get")
+                self._note(f"node {member.name} is lost: its tasks go to others")
         with suppress(RayError):
             ray.kill(member.actor)
 
@@ -202,20 +212,28 @@ class Cluster:
 
     def _watch(self) -> None:
         """See nodes come and go, once a second."""
-        idle = 0.0
+        idle, failure = 0.0, ""
         while not self._ended.wait(POLL_SECONDS):
-            present = {
-                entry["NodeID"]: entry for entry in ray.nodes() if entry["Alive"] and entry["Resources"].get("CPU")
-            }
+            try:
+                self._look()
+                failure = ""
+            except Exception as error:  # noqa: BLE001 Ray raises many kinds while the head of the cluster is away
+                if failure != (failure := _last_line(error)):
+                    self._note(f"the cluster does not answer: {failure}")
             with self._changed:
-                for key in self._members.keys() - present.keys():
-                    self._drop(key, self._members[key], RayActorError())
-                for key in present.keys() - self._members.keys() - self._unusable.keys():
-                    self._join(key, present[key])
                 idle = 0.0 if self._jobs() else idle + POLL_SECONDS
                 if idle >= START_SECONDS:
                     self._fail_waiting()
                 self._changed.notify_all()
+
+    def _look(self) -> None:
+        """Take in the nodes that have come, and drop those that have gone."""
+        present = {entry["NodeID"]: entry for entry in ray.nodes() if entry["Alive"] and entry["Resources"].get("CPU")}
+        with self._lock:
+            for key in self._members.keys() - present.keys():
+                self._drop(key, self._members[key], RayActorError())
+            for key in sorted(present.keys() - self._members.keys() - self._unusable.keys()):
+                self._join(key, present[key])
 
     def _fail_waiting(self) -> None:
         reasons = "; ".join(self._unusable.values())
@@ -226,8 +244,9 @@ class Cluster:
     def _join(self, key: str, entry: dict[str, Any]) -> None:
         """Start the actor of a node, and take it in when it says that it can work."""
         jobs = self._jobs_of_node or int(entry["Resources"]["CPU"])
+        as_actor: Any = ray.remote  # its types lack the option
         actor = (
-            ray.remote(node.Node)
+            as_actor(concurrency_groups={CONTROL: 1})(node.Node)
             .options(
                 num_cpus=jobs,
                 max_concurrency=CALLS_PER_JOB * jobs,
@@ -250,7 +269,7 @@ class Cluster:
                 self._drop(key, member, error)
             except Exception as error:  # noqa: BLE001 whatever keeps the actor from its start is said
                 del self._members[key]
-                self._refuse(key, member.name, _first_line(error))
+                self._refuse(key, member.name, _last_line(error))
             else:
                 if theirs != self._versions:
                     del self._members[key]
@@ -264,7 +283,7 @@ class Cluster:
             self._send(future)
 
 
-def _first_line(error: BaseException) -> str:
+def _last_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__
 
@@ -272,20 +291,21 @@ def _first_line(error: BaseException) -> str:
 def _connect(address: str) -> None:
     """Connect this process to a cluster, without telemetry. Ray's handler of SIGTERM is taken away again.
 
-    Raises InputError if no cluster answers.
+    Raises InputError if no cluster answers. Ray itself would try for minutes.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    place = address or os.environ.get("RAY_ADDRESS", "")
+    expected = "expected auto, or HOST:PORT of the cluster whose node this machine is"
     before = signal.getsignal(signal.SIGTERM)
     try:
+        if place not in NOT_REMOTE:
+            host, _, port = place.rpartition(":")
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
         ray.init(
-            address or None,
-            include_dashboard=None if address else False,
-            log_to_driver=False,
-            logging_level="error",
+            place or None, include_dashboard=None if place else False, log_to_driver=False, logging_level=logging.ERROR
         )
-    except (ConnectionError, RayError, ValueError, RuntimeError) as error:
-        where = address or os.environ.get("RAY_ADDRESS", "")
-        raise InputError(f"--address: found no Ray cluster at {where}: {_first_line(error)}") from error
+    except (OSError, RayError, ValueError, RuntimeError) as error:
+        raise InputError(f"--address: found no Ray cluster at {place!r} ({_last_line(error)}), {expected}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
