@@ -156,6 +156,28 @@ BENCHMARKS = {
         "check:run",
         (click.argument("targets", metavar="FILE:NAME...", nargs=-1, required=True), STAGES_OPTION),
     ),
+    "driver": Benchmark(
+        """Measure what the driver of a campaign costs, and how many workers it keeps busy.
+
+        A campaign of this machine is recorded. Its loop then runs with simulated workers that give the recorded results
+        in turn, each after the seconds that a worker had the task. The driver's CPU seconds count as they are measured.
+        """,
+        "driver:run",
+        (
+            option("--record", 200, "Number of cases to record.", "recorded", least=50),
+            option("--cases", 10_000, "Number of cases to simulate."),
+            SEED,
+            click.option(
+                "--workers",
+                type=click.IntRange(1),
+                multiple=True,
+                default=(2, 16, 128, 1000),
+                show_default=True,
+                metavar="N",
+                help="Number of simulated workers. Can be repeated.",
+            ),
+        ),
+    ),
     "export-time": Benchmark(
         """Export programs with n unbacked symbols. n is doubled from 5 until the budget ends.
 
