@@ -156,6 +156,29 @@ BENCHMARKS = {
         "check:run",
         (click.argument("targets", metavar="FILE:NAME...", nargs=-1, required=True), STAGES_OPTION),
     ),
+    "cluster": Benchmark(
+        """Run campaigns on Ray nodes that are simulated on this machine, beside those of the local engine.
+
+        Cases and findings have to be the same with any number of nodes, also if nodes, their actors and the driver are
+        killed at random. Exit code 1: they are not.
+        """,
+        "cluster:run",
+        (
+            option("--cases", 60, "Number of cases of each campaign."),
+            SEED,
+            click.option(
+                "--nodes",
+                "numbers",
+                type=click.IntRange(1),
+                multiple=True,
+                default=(1, 2, 4),
+                show_default=True,
+                metavar="N",
+                help="Number of nodes. Can be repeated.",
+            ),
+            option("--kills", 0, "What to kill, in as many campaigns as that takes.", least=0),
+        ),
+    ),
     "driver": Benchmark(
         """Measure what the driver of a campaign costs, and how many workers it keeps busy.
 
