@@ -32,11 +32,12 @@ ALLOWED = {
     "cost": "program ops instrument generate execute oracles show artifacts checking",
     "campaign": "program ops instrument generate execute classify oracles minimize answers findings show",
     "versions": "generate execute classify oracles findings repro show campaign",
+    "fleet": "generate findings show campaign versions",
     "sweep": "program ops instrument generate execute classify oracles findings show artifacts campaign",
     "web": "oracles findings fixes repro show campaign versions sweep",
     "cli": (
         "program ops instrument keys generate execute classify oracles answers findings repro show artifacts "
-        "checking custom_ops campaign cost versions sweep web fixes"
+        "checking custom_ops campaign cost versions fleet sweep web fixes"
     ),
 }
 """What each package imports from. Modules beside the packages (`errors`, `files` …) are for all.

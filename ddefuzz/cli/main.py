@@ -62,6 +62,7 @@ PANELS = {
         "matrix": "Run findings and cases under several versions of torch, and say in which they fail.",
         "diff": "Compare what the same programs do under two versions of torch.",
         "bisect": "Find the two versions of torch between which a finding was fixed, moved or appeared.",
+        "fleet": "Run a day of the service: take new wheels of torch, search, compare, and report.",
     },
     "ddefuzz itself": {
         "doctor": "Check this installation: torch's private names, the workers, the classification, the database.",

@@ -63,7 +63,7 @@ def command(
     trust: bool = TRUST,
     close: bool = option(
         f"Close the findings of --db that pass in {GONE_AFTER} versions in a row after one in which they fail: they "
-        "become fixed in these versions. One that fails again gets a new id, and is open."
+        "become fixed in these versions. One that fails in a version which has the fix is opened again."
     ),
     every: bool = option("Show all rows, not only those that are not the same in all versions.", "--all"),
     page: Path | None = option(
@@ -94,8 +94,8 @@ def command(
         findings, cases = _selected(paths, database, ids)
         with LiveLine(f"running {counted(len(findings), 'finding')} under {len(interpreters)} interpreters") as live:
             lines = lines_under(interpreters, findings, cases, database, settings, live)
-        for name, versions in closed(database, datetime.now(UTC)) if close and database is not None else ():
-            say(f"closed: {name} passes in {', '.join(versions)}; `findings undo {name}` opens it again")
+        for name, line in closed(database, datetime.now(UTC)) if close and database is not None else ():
+            say(f"{line}; `findings undo {name}` takes it back")
     if not lines and not refused():
         raise NothingRanError(f"{', '.join(map(str, cases))}: found no case, expected some")
     if page is not None:

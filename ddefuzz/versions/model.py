@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.findings.lifecycle import version_key
+from ddefuzz.findings.lifecycle import recurs, version_key
 from ddefuzz.findings.model import Finding, Result
 
 Status: TypeAlias = Literal["fails", "passes", "sometimes", "moved", "not judged"]
@@ -171,6 +171,12 @@ def fixed_since(finding: Finding, by_version: Iterable[Result]) -> tuple[str, ..
         return ()
     releases = dict.fromkeys(one.torch.partition("+")[0] for one in same[failing[-1] + 1 :])
     return tuple(releases) if len(releases) >= GONE_AFTER else ()
+
+
+def fails_again(finding: Finding, by_version: Iterable[Result]) -> tuple[str, ...]:
+    """The versions of torch in which the program of a finding fails, although it is fixed there."""
+    same = [one for one in by_version if one.program == program_key(finding) and one.status == "fails"]
+    return tuple(one.torch for one in same if recurs(finding.state, finding.fixed_in, one.torch))
 
 
 def program_key(finding: Finding) -> str:

@@ -37,6 +37,7 @@ from ddefuzz.versions.model import (
     Status,
     cell_of,
     cell_of_result,
+    fails_again,
     fixed_since,
     in_order,
     lines_of,
@@ -307,20 +308,31 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], settings: Setti
     return cells
 
 
-def closed(database: Database, now: datetime) -> Iterator[tuple[str, tuple[str, ...]]]:
+def closed(database: Database, now: datetime) -> Iterator[tuple[str, str]]:
     """Make the findings of the database fixed that pass in the latest versions of their results (`fixed_since`), and
-    say which, and in which versions. A decision that a person has made otherwise stays.
+    open those again that fail in a version which has the fix. Says which, and why. A decision that a person has made
+    otherwise stays.
     """
     by_finding: dict[str, list[Result]] = {}
     for result in database.read(results):
         by_finding.setdefault(result.case, []).append(result)
-    for finding in database.findings():
-        versions = fixed_since(finding, by_finding.get(finding.id, ()))
+    findings = database.findings()
+    latest = {one.signature.key: one.id for one in sorted(findings, key=lambda one: (len(one.id), one.id))}
+    for finding in findings:
+        own = by_finding.get(finding.id, ())
+        versions, failing = fixed_since(finding, own), fails_again(finding, own)
         if versions and finding.state in CLOSING:
-            by = By("ddefuzz matrix", now, f"passes in {', '.join(versions)}")
+            by = By(CLOSER, now, f"passes in {', '.join(versions)}")
             database.decide(finding.id, partial(set_state, state="fixed", by=by, fixed_in=versions))
-            yield finding.id, versions
+            yield finding.id, f"closed: {finding.id} {by.why}"
+        elif failing and latest[finding.signature.key] == finding.id:  # else the return is a finding of its own
+            by = By(CLOSER, now, f"fails in {', '.join(failing)}")
+            database.decide(finding.id, partial(set_state, state="triaged", by=by))
+            yield finding.id, f"reopened: {finding.id} {by.why}"
 
+
+CLOSER: Final = "ddefuzz matrix"
+"""Who closes findings without a person, in their history."""
 
 CLOSING: Final[tuple[State, ...]] = ("new", "triaged", "reported", "fix-pending")
 """The states of findings that are closed without a person."""

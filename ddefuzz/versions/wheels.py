@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from packaging.tags import sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -29,12 +29,13 @@ class Wheel(NamedTuple):
     path: Path
 
 
-def wheels_in(folder: Path) -> list[Wheel]:
+def wheels_in(folder: Path, option: str = "--wheels ") -> list[Wheel]:
     """The wheels of torch in a folder that this Python can install. One for another Python or machine is no fault of
     the folder. Raises `InputError` for a folder without any. A name that is none of a wheel is refused (`refusals`).
+    `option` is how errors begin.
     """
     if not is_there(folder):
-        raise InputError(f"--wheels {folder}: found no such folder, expected one with wheels of torch")
+        raise InputError(f"{option}{folder}: found no such folder, expected one with wheels of torch")
     fit, wheels = frozenset(sys_tags()), []
     for path in sorted(folder.glob("torch-*.whl")):
         try:
@@ -46,37 +47,56 @@ def wheels_in(folder: Path) -> list[Wheel]:
             wheels.append(Wheel(str(version), path))
     if not wheels:
         most = next(iter(sys_tags()))
-        raise InputError(f"--wheels {folder}: found no wheel of torch that fits, expected torch-VERSION-{most}.whl")
+        raise InputError(f"{option}{folder}: found no wheel of torch that fits, expected torch-VERSION-{most}.whl")
     return wheels
 
 
 @contextmanager
 def environment(wheel: Wheel) -> Iterator[Interpreter]:
-    """An interpreter with the torch of the wheel, deleted afterwards. It sees the packages of this Python, and what
-    torch requires beyond these is taken from the wheel's folder (`pip download` fills one). If that has not all, torch
-    is installed alone. Nothing is downloaded. Raises `UnsupportedError`.
-    """
+    """The interpreter of `installed`, in a folder that is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="ddefuzz-torch-", ignore_cleanup_errors=True) as folder:
-        python = str(Path(folder, "bin" if sys.platform != "win32" else "Scripts", "python"))
-        _run([sys.executable, "-m", "venv", folder], wheel)
-        site = _run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], wheel).strip()
-        outer = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
-        Path(site, "ddefuzz-outer.pth").write_text("\n".join(sorted(outer)) + "\n", encoding="utf-8")
-        # Without the user's settings: the wheels are those of the folder, and a constraint may forbid all but one.
-        install = [python, "-m", "pip", "install", "--isolated", "--quiet", "--disable-pip-version-check"]
-        install += ["--no-cache-dir", "--no-compile", "--no-index", "--find-links", str(wheel.path.parent)]
-        missing = ""
-        try:
-            _run([*install, str(wheel.path)], wheel)
-        except UnsupportedError as error:
-            missing = f" ({str(error).removeprefix(f'{wheel.path}: ')})"
-            _run([*install, "--no-deps", str(wheel.path)], wheel)
-        try:
-            torch = _run([python, "-c", "import torch; print(torch.__version__)"], wheel, "imported")
-        except UnsupportedError as error:
-            raise UnsupportedError(f"{error}{missing}") from error
-        version = torch.strip().rpartition("\n")[2]
-        yield Interpreter(version.partition("+")[0], python, version)
+        yield installed(wheel, Path(folder))
+
+
+Index: TypeAlias = bool | str
+"""Where pip may look beside the wheel's folder: nowhere, where it is configured to, or at this URL."""
+
+
+def installed(wheel: Wheel, folder: Path, index: Index = False) -> Interpreter:
+    """An interpreter in a new environment with the torch of the wheel. It sees the packages of this Python, and what
+    torch requires beyond these is taken from the wheel's folder (`pip download` fills one), or from the index. If these
+    have not all, torch is installed alone. Raises `UnsupportedError`.
+    """
+    python = str(folder / ("bin" if sys.platform != "win32" else "Scripts") / "python")
+    _run([sys.executable, "-m", "venv", str(folder)], wheel)
+    site = _run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], wheel).strip()
+    outer = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    # As `addsitedir` does it, a ddefuzz that is installed as editable is seen, too.
+    lines = [f"import site; site.addsitedir({path!r})" for path in sorted(outer)]
+    Path(site, "ddefuzz-outer.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *places(index)]
+    install += ["--no-cache-dir", "--no-compile", "--find-links", str(wheel.path.parent)]
+    missing = ""
+    try:
+        _run([*install, str(wheel.path)], wheel)
+    except UnsupportedError as error:
+        missing = f" ({str(error).removeprefix(f'{wheel.path}: ')})"
+        _run([*install, "--no-deps", str(wheel.path)], wheel)
+    try:
+        torch = _run([python, "-c", "import torch; print(torch.__version__)"], wheel, "imported")
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{error}{missing}") from error
+    version = torch.strip().rpartition("\n")[2]
+    return Interpreter(version.partition("+")[0], python, version)
+
+
+def places(index: Index) -> list[str]:
+    """The options of pip that say where it may look. Without an index, the user's settings do not hold either: a
+    constraint may forbid all versions but one.
+    """
+    if isinstance(index, str):
+        return ["--index-url", index]
+    return [] if index else ["--isolated", "--no-index"]
 
 
 def _run(command: list[str], wheel: Wheel, done: str = "installed") -> str:
@@ -90,7 +110,7 @@ def _run(command: list[str], wheel: Wheel, done: str = "installed") -> str:
             check=False,
             timeout=INSTALL_SECONDS,
             cwd="/",
-            env=os.environ | {"PIP_CONFIG_FILE": os.devnull},
+            env=os.environ | ({"PIP_CONFIG_FILE": os.devnull} if "--isolated" in command else {}),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnsupportedError(f"{wheel.path}: cannot be {done}: {error}") from error

@@ -43,9 +43,10 @@ from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By
 from ddefuzz.repro.finding import finding_script
+from ddefuzz.show.feed import MEDIA_TYPE
 from ddefuzz.web import decision_forms, events
 from ddefuzz.web.dashboard import Dashboard, Line, Problem, answer, bad_values, dashboard_of, problem, static_files
-from ddefuzz.web.feed import MEDIA_TYPE, feed
+from ddefuzz.web.feed import feed
 from ddefuzz.web.findings import FindingsQuery
 from ddefuzz.web.pages import PAGES, Page
 from ddefuzz.web.security import HEADERS, IS_HEAD, TOO_MANY, Access, RequestGuard, add_headers

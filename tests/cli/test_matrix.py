@@ -28,45 +28,9 @@ from ddefuzz.show.terminal import terminal
 from ddefuzz.versions import run as versions_run
 from ddefuzz.versions.model import Cell, Interpreter, Line
 from ddefuzz.versions.page import matrix_view
+from tests.versions.interpreters import DIFF, ROLL, interpreter, ran
 
 ROOT = Path(__file__).parents[2]
-DIFF, ROLL = "dde-08f7b02bbb", "dde-8ea756b1c0"
-
-INTERPRETER = """\
-#!{python}
-import json, pathlib, sys
-
-def said(path):
-    verdict = {verdicts!r}.get(pathlib.Path(path).stem, "passes")
-    return json.dumps({{"torch": {torch!r}, "stage": "export", "verdict": verdict, "expected": {{}}, "seen": None}})
-
-if sys.argv[1] == "-c":
-    print({torch!r})
-elif sys.argv[1] == "-P":
-    sys.exit(1)
-elif sys.argv[1].endswith("fork_server.py"):
-    for line in sys.stdin:
-        path = json.loads(line)["script"]
-        print(pathlib.Path(path).stem, file=pathlib.Path({ran!r}).open("a"))
-        print(json.dumps({{"script": path, "code": 0, "output": said(path), "errors": ""}}), flush=True)
-else:
-    print(said(sys.argv[1]))
-    print(pathlib.Path(sys.argv[1]).stem, "cold", file=pathlib.Path({ran!r}).open("a"))
-"""
-
-
-def interpreter(folder: Path, torch: str, **verdicts: str) -> str:
-    """An interpreter that says these verdicts of the scripts, `passes` of all others, and has no ddefuzz."""
-    path = folder / f"python-{torch}"
-    named = {DIFF: verdicts.get("diff", "shows"), ROLL: verdicts.get("roll", "shows")}
-    path.write_text(INTERPRETER.format(python=sys.executable, torch=torch, verdicts=named, ran=f"{path}.ran"))
-    path.chmod(0o755)
-    return str(path)
-
-
-def ran(python: str) -> list[str]:
-    """What an interpreter has run."""
-    return Path(f"{python}.ran").read_text().splitlines()
 
 
 @pytest.fixture
@@ -299,7 +263,7 @@ def test_a_finding_that_is_gone_closes_and_opens_again(tmp_path: Path, findings:
         python = interpreter(tmp_path, torch, diff=verdict)
         said.append(run("--db", url, "--python", python, "--close", "-j", "1").stderr)
     assert ["closed" in one for one in said] == [False, False, True]
-    assert f"closed: {DIFF} passes in 2.14.1, 2.15.0; `findings undo {DIFF}` opens it again" in said[-1]
+    assert f"closed: {DIFF} passes in 2.14.1, 2.15.0; `findings undo {DIFF}` takes it back" in said[-1]
     assert finding.failure is not None
     with Database.open(url) as database:
         gone = database.get(DIFF)

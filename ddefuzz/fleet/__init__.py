@@ -1,0 +1,1 @@
+"""The daily service: new wheels of torch, and what changed since the day before."""

@@ -1,0 +1,243 @@
+"""Days of the service, with commands that are stubs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from functools import partial
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from ddefuzz.findings.textform import read_finding
+from ddefuzz.fleet.day import due_days, limit_of, steps_of
+from ddefuzz.fleet.model import Day, FirstVersion, StepEnd
+from tests.fleet.stub_day import FILE, Service, kill, killed
+from tests.versions.interpreters import DIFF, ROLL
+
+ROOT = Path(__file__).parents[2]
+
+FIRST, SECOND, THIRD = "2026-01-01", "2026-01-02", "2026-01-03"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    """A service whose database has two findings."""
+    made = Service(tmp_path)
+    made.places.folder.mkdir()
+    with made.database() as database:
+        database.put([read_finding(ROOT / "findings" / name) for name in (DIFF, ROLL)])
+    return made
+
+
+def kinds(service: Service, day: str) -> dict[str, str]:
+    return {row.id: row.kind for row in service.report(day).findings}
+
+
+@pytest.mark.slow
+def test_three_days(service: Service) -> None:
+    service.add_wheel("2.13.0", **{"diff": "shows", "roll": "passes"})
+    service.run(FIRST)
+    first = service.report(FIRST)
+    assert (first.torch, first.base, first.new_wheels, first.programs) == ("2.13.0", "", ("2.13.0",), ())
+    assert [row.kind for row in first.findings] == ["new"]
+    assert {name: end.status for name, end in first.steps.items()} == {
+        "wheels": "done",
+        "environments": "done",
+        "sweep": "done",
+        "fuzz default": "done",
+        "diff": "skipped",
+        "replay": "done",
+        "bisect": "skipped",
+        "tidy": "done",
+    }
+    # On the second day one finding is gone, and another is back. Two versions lie between.
+    service.add_wheel("2.14.0.dev20260101", diff="shows", roll="passes")
+    service.add_wheel("2.14.0", diff="passes", roll="passes")
+    service.add_wheel("2.14.1", diff="passes", roll="shows")
+    service.run(SECOND)
+    second = service.report(SECOND)
+    assert (second.torch, second.base, second.compared) == ("2.14.1", "2.13.0", 30)
+    assert {row.id: (row.kind, row.first) for row in second.findings} == {
+        DIFF: ("gone", FirstVersion("2.14.0.dev20260101", "2.14.0")),
+        ROLL: ("back", FirstVersion("2.14.0", "2.14.1")),
+    }
+    assert [row.kind for row in second.programs] == ["changed answer"]
+    # On the third day the first finding passes in a second version in a row, and is closed.
+    service.add_wheel("2.15.0", diff="passes", roll="shows")
+    service.run(THIRD)
+    third = service.report(THIRD)
+    assert (third.torch, third.base, third.closed, third.counts.gone) == ("2.15.0", "2.14.1", (DIFF,), 0)
+    page = service.places.of_day(THIRD, "report.md").read_text()
+    assert page.startswith("# 2026-01-03: torch 2.15.0 (before: 2.14.1): no finding changed")
+    # The feed has all days, the newest first.
+    root = ET.fromstring(service.places.feed.read_text())
+    titles = [one.text for one in root.iter("{http://www.w3.org/2005/Atom}title")][1:]
+    assert titles[0] == "2026-01-03: torch 2.15.0 (before: 2.14.1): no finding changed"
+    assert titles[1] == "2026-01-02: torch 2.14.1 (before: 2.13.0): 1 back, 1 gone"
+    # It fails again, and is opened.
+    service.add_wheel("2.16.0", diff="shows", roll="shows")
+    service.run("2026-01-04")
+    fourth = service.report("2026-01-04")
+    assert (fourth.reopened, kinds(service, "2026-01-04")) == ((DIFF,), {DIFF: "back"})
+
+
+def test_a_day_without_a_new_wheel_goes_on_with_the_version(service: Service) -> None:
+    service.add_wheel("2.13.0", diff="shows", roll="shows")
+    for day in (FIRST, SECOND):
+        service.run(day)
+    second = service.report(SECOND)
+    assert (second.torch, second.base, second.new_wheels) == ("2.13.0", "", ())
+    assert second.findings == ()
+    assert service.log().count("install 2.13.0") == 1
+    assert second.counts.cases == 7
+
+
+def test_what_cannot_be_used_is_a_line_and_the_rest_goes_on(service: Service) -> None:
+    service.add_wheel("2.13.0", diff="shows")
+    service.add_wheel("2.14.0")
+    service.broken["2.14.0"] = "OSError: no libcudart.so"
+    (service.wheels / "torch-2.whl").touch()
+    service.run(FIRST)
+    report = service.report(FIRST)
+    assert report.torch == "2.13.0"
+    assert report.lines == (
+        f"{service.wheels}/torch-2.whl: found no name of a wheel, expected torch-VERSION-PYTHON-ABI-PLATFORM.whl",
+        "torch-2.14.0-py3-none-any.whl: cannot be imported: OSError: no libcudart.so",
+    )
+    assert report.steps["replay"].status == "done"
+
+
+def test_a_day_without_a_wheel_has_a_report(service: Service) -> None:
+    service.run(FIRST)
+    report = service.report(FIRST)
+    assert (report.torch, report.counts.lines) == ("", 2)
+    assert "found no wheel of torch that fits" in report.lines[0]
+    assert report.lines[1] == (
+        "environments: found no version of torch that can be used, expected a wheel that can be imported"
+    )
+    assert report.steps["sweep"].note == "no version of torch"
+    page = service.places.of_day(FIRST, "report.md").read_text()
+    assert page.startswith("# 2026-01-01: no version of torch could be used")
+
+
+@pytest.mark.slow
+def test_a_day_that_is_killed_at_each_step_goes_on_and_does_nothing_twice(tmp_path: Path) -> None:
+    """One day is killed before and after each step, and must end as one that is not killed."""
+
+    def begun(name: str) -> Service:
+        service = Service(tmp_path / name)
+        service.places.folder.mkdir()
+        with service.database() as database:
+            database.put([read_finding(ROOT / "findings" / one) for one in (DIFF, ROLL)])
+        service.add_wheel("2.13.0", diff="shows", roll="shows")
+        assert not killed(partial(service.run, FIRST))
+        service.add_wheel("2.14.0", diff="passes", roll="shows")
+        service.add_wheel("2.14.1", diff="passes", roll="shows")
+        return service
+
+    whole, service = begun("whole"), begun("killed")
+    assert not killed(partial(whole.run, SECOND))
+    steps = [step.name for step in steps_of(service.fleet)]
+    for moment in ((step, when) for step in steps for when in ("begins", "ends")):
+        if moment == ("hook", "begins"):
+            continue  # a hook that was begun is not begun again
+
+        def at_step(step: str, when: str, moment: tuple[str, str] = moment) -> None:
+            if (step, when) == moment:
+                kill()
+
+        assert killed(partial(service.run, SECOND, at_step)) == -9, moment
+        assert [*due_days(service.places, service.fleet, date.fromisoformat(SECOND))] == [SECOND]
+    assert not killed(partial(service.run, SECOND))
+    assert [*due_days(service.places, service.fleet, date.fromisoformat(SECOND))] == []
+    expected, report = whole.report(SECOND), service.report(SECOND)
+    assert expected.counts.gone == 1
+    assert (report.counts, report.findings, report.programs) == (expected.counts, expected.findings, expected.programs)
+    assert (report.closed, report.removed, report.lines) == (expected.closed, expected.removed, expected.lines)
+    assert service.log() == whole.log()
+    assert service.log()[-1] == "notify --all report.md report.json feed.atom"
+
+
+def test_a_hook_that_was_begun_is_not_begun_again(service: Service) -> None:
+    service.add_wheel("2.13.0", diff="shows")
+    assert killed(partial(service.run, FIRST, lambda name, _: kill() if name == "hook" else None)) == -9
+    assert service.run(FIRST).lines == ("hook: it was begun before the service was ended, and is not run again",)
+    assert not any(line.startswith("notify") for line in service.log())
+
+
+def test_a_campaign_that_was_killed_is_resumed(service: Service) -> None:
+    service.add_wheel("2.13.0", diff="shows")
+
+    def start_and_die(name: str, moment: str) -> None:
+        if (name, moment) == ("fuzz default", "begins"):
+            with service.database() as database:
+                now = datetime.now(UTC)
+                database.start_campaign(profile="default", seed=20260101, generator="", options={}, when=now)
+            kill()
+
+    assert killed(partial(service.run, FIRST, start_and_die)) == -9
+    assert not killed(partial(service.run, FIRST))
+    assert [line for line in service.log() if line.startswith("run")] == ["run 2.13.0 --resume"]
+    assert len(service.report(FIRST).campaigns) == 1
+
+
+def test_a_step_that_ends_the_service_each_time_is_given_up(service: Service) -> None:
+    service.add_wheel("2.13.0", diff="shows")
+
+    def die(name: str) -> None:
+        if name == "sweep":
+            service.places.of_day(FIRST, "sweep.json").unlink()
+            kill()
+
+    for _ in range(3):
+        assert killed(partial(service.run, FIRST, at_command=die)) == -9
+    assert not killed(partial(service.run, FIRST, at_command=die))
+    report = service.report(FIRST)
+    assert report.lines == ("sweep: begun 3 times, and the service was ended each time",)
+    assert report.steps["sweep"].status == "failed"
+    assert report.steps["replay"].status == "done"
+
+
+def test_a_day_that_was_not_ended_comes_first(service: Service) -> None:
+    service.add_wheel("2.13.0", diff="shows")
+
+    def due(day: str) -> list[str]:
+        return [*due_days(service.places, service.fleet, date.fromisoformat(day))]
+
+    assert due(FIRST) == [FIRST]
+    assert killed(partial(service.run, FIRST, lambda name, _: kill() if name == "diff" else None)) == -9
+    assert due(SECOND) == [FIRST, SECOND]
+    service.run(FIRST)
+    assert due(SECOND) == [SECOND]
+    assert due(FIRST) == []
+
+
+def test_a_share_that_is_left_over_is_for_the_steps_after_it(tmp_path: Path) -> None:
+    fleet = Service(tmp_path, FILE + "shares = {sweep = 1, fuzz = 1, diff = 1, replay = 1, bisect = 0}\n").fleet
+    steps = {step.name: step for step in steps_of(fleet)}
+    order = tuple(steps.values())
+    day = Day(day=FIRST, begun="", torch="2.14.0", base="2.13.0", is_first=True)
+    assert limit_of(steps["sweep"], order, day, fleet) == 250
+    day = Day(
+        day=FIRST, begun="", torch="2.14.0", base="2.13.0", is_first=True, steps={"sweep": StepEnd("done", "", 100)}
+    )
+    assert limit_of(steps["fuzz default"], order, day, fleet) == 300
+    known = Day(day=FIRST, begun="", torch="2.14.0", base="2.13.0", steps={"sweep": StepEnd("done", "", 100)})
+    assert limit_of(steps["fuzz default"], order, known, fleet) == 450
+
+
+def test_what_the_file_does_not_keep_is_removed_and_its_counts_stay(tmp_path: Path) -> None:
+    service = Service(tmp_path, FILE + "keep = {environments = 2, days = 2, wheels = 3}\n")
+    for number in range(1, 5):
+        service.add_wheel(f"2.{number}.0")
+        service.run(f"2026-01-0{number}")
+    assert sorted(one.name for one in service.places.environments.iterdir()) == ["2.3.0", "2.4.0"]
+    assert sorted(one.name for one in service.places.days.iterdir()) == [THIRD, "2026-01-04"]
+    assert sorted(one.name for one in service.wheels.iterdir()) == [
+        f"torch-2.{number}.0-py3-none-any.whl" for number in (2, 3, 4)
+    ]
+    history = [json.loads(line)["day"] for line in service.places.history.read_text().splitlines()]
+    assert history == [FIRST, SECOND, THIRD, "2026-01-04"]
+    assert service.report("2026-01-04").removed == ("day 2026-01-02", "wheel 2.1.0")
