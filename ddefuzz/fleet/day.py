@@ -115,11 +115,11 @@ class Outcome(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step: what it does, its share of what is left of the budget, and whether a day has it at all."""
+    """A step: what it does, its share of what is left of the budget if it has one, and why a day may skip it."""
 
     name: str
     run: Callable[[Work], Outcome]
-    share: float = 0.0
+    share: float | None = None
     skips: Callable[[Day], str] = lambda day: ""
 
 
@@ -160,7 +160,7 @@ def steps_of(fleet: Fleet) -> tuple[Step, ...]:
 def limit_of(step: Step, steps: tuple[Step, ...], day: Day, fleet: Fleet) -> float:
     """The CPU seconds of a step: its part of what the steps before it have left."""
     ahead = [one for one in steps if not day.has_ended(one.name) and not one.skips(day)]
-    shares = sum(one.share for one in ahead)
+    shares = sum(one.share or 0.0 for one in ahead)
     left = fleet.cpu_seconds - sum(one.cpu_seconds for one in day.steps.values())
     return max(LEAST_SECONDS, left * step.share / shares) if step.share and shares else 0.0
 
@@ -201,7 +201,7 @@ def run_day(fleet: Fleet, places: Places, name: str, now: Callable[[], datetime]
         day = replace(day, tries=day.tries | {step.name: day.tries.get(step.name, 0) + 1})
         _save(places, day)
         tools.at_step(step.name, "begins")
-        skipped = step.skips(day)
+        skipped = "its share is 0" if step.share == 0 else step.skips(day)
         if skipped:
             outcome = Outcome(skipped, "skipped")
         elif day.tries[step.name] > MOST_TRIES:
@@ -286,13 +286,13 @@ def _variables(given: Work) -> dict[str, str]:
 
 
 def _command(given: Work, name: str, words: list[str], *codes: int) -> Outcome:
-    """Run a command of the ddefuzz of the day's environment, which writes NAME.json in the end. If that is there, it
-    has been run.
+    """Run a command of the ddefuzz of the day's environment, which writes a document. It is NAME.json when it is known
+    how the command has ended: one that was interrupted with the service writes its document, too.
     """
-    document = given.of_day(f"{name}.json")
+    document, part = given.of_day(f"{name}.json"), given.of_day(f"{name}.part.json")
     if is_file(document):
         return Outcome("it had ended before the service did")
-    words = [*words, "--jobs", str(given.fleet.jobs), "--output", f"json={document}"]
+    words = [*words, "--jobs", str(given.fleet.jobs), "--output", f"json={part}"]
     python = given.interpreter(given.day.torch).python
     given.tools.live.say(f"$ ddefuzz {shell_words(words)}")
     command = work.Command(
@@ -301,6 +301,8 @@ def _command(given: Work, name: str, words: list[str], *codes: int) -> Outcome:
     ended = given.tools.run(command, lambda line: given.tools.live.update(f"{name}: {line}"))
     if fault := work.fault_of(ended, *codes):
         return Outcome(fault, "failed", ended.cpu_seconds, (f"{name}: {fault}",))
+    if is_file(part):
+        part.replace(document)
     return Outcome("", "cut" if ended.is_cut else "done", ended.cpu_seconds)
 
 

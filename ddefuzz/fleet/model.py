@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -182,15 +182,15 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
         return step in self.steps
 
 
-ChangeKind: TypeAlias = Literal["new", "gone", "moved", "back"]
+ChangeKind: TypeAlias = Literal["regressed", "new", "moved", "gone"]
 """
-new    the database has it since this day
-gone   its program failed in the version before, and passes
-moved  its program fails at another site, with another condition or kind
-back   its program passed in the version before, and fails
+regressed  its program passes in the version before, and fails
+new        the database has it since this day, and it is none of the others
+moved      its program fails in both, now at another site, with another condition or kind
+gone       its program failed in the version before, and passes
 """
 
-CHANGE_KINDS: Final[tuple[ChangeKind, ...]] = ("new", "back", "moved", "gone")
+CHANGE_KINDS: Final[tuple[ChangeKind, ...]] = get_args(ChangeKind)
 """In the order in which a reader wants to see them."""
 
 
@@ -224,10 +224,10 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     day: str
     torch: str
     base: str
+    regressed: int
     new: int
-    gone: int
     moved: int
-    back: int
+    gone: int
     closed: int
     reopened: int
     open: int

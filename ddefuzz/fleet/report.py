@@ -73,18 +73,15 @@ def changes(database: Database, day: Day) -> tuple[FindingChange, ...]:
 
 
 def _kind(finding: Finding, old: Result | None, new: Result | None, begun: str) -> ChangeKind | None:
-    if (finding.first_seen or "") >= begun:
-        return "new"
-    if old is None or new is None or old.status == new.status or max(old.when, new.when) < begun:
-        return None
-    match old.status, new.status:
-        case "fails" | "sometimes" | "moved", "passes":
-            return "gone"
-        case "fails" | "sometimes", "moved":
-            return "moved"
-        case "passes", "fails" | "sometimes":
-            return "back"
-    return None
+    if old is not None and new is not None and max(old.when, new.when) >= begun:
+        match old.status, new.status:
+            case "passes", "fails" | "sometimes":
+                return "regressed"
+            case "fails" | "sometimes" | "moved", "passes":
+                return "gone"
+            case "fails" | "sometimes", "moved":
+                return "moved"
+    return "new" if (finding.first_seen or "") >= begun else None
 
 
 def report_of(day: Day, places: Places) -> DayReport:
@@ -175,8 +172,8 @@ def headline(of: Counts) -> str:
     """One line about a day."""
     if not of.torch:
         return "no version of torch could be used"
-    numbers = [(of.new, "new"), (of.back, "back"), (of.moved, "moved"), (of.gone, "gone")]
-    changed = ", ".join(f"{number} {what}" for number, what in numbers if number) or "no finding changed"
+    numbers = {kind: getattr(of, kind) for kind in CHANGE_KINDS}
+    changed = ", ".join(f"{number} {kind}" for kind, number in numbers.items() if number) or "no finding changed"
     against = f" (before: {of.base})" if of.base else ""
     return f"torch {of.torch}{against}: {changed}"
 
@@ -211,11 +208,12 @@ def view(report: DayReport, history: Sequence[Counts]) -> Iterator[Block]:
         yield table(_HISTORY, [_row(one) for one in reversed(history[-15:-1])], right=_HISTORY[2:])
 
 
-_HISTORY: Final = ("day", "torch", "new", "back", "moved", "gone", "closed", "reopened", "open", "guard sites", "cases")
+_HISTORY: Final = ("day", "torch", *CHANGE_KINDS, "closed", "reopened", "open", "guard sites", "cases")
 
 
 def _row(of: Counts) -> tuple[Inline, ...]:
-    numbers = (of.new, of.back, of.moved, of.gone, of.closed, of.reopened, of.open, of.sites, of.cases)
+    kinds = (getattr(of, kind) for kind in CHANGE_KINDS)
+    numbers = (*kinds, of.closed, of.reopened, of.open, of.sites, of.cases)
     return of.day, of.torch or "-", *map(str, numbers)
 
 

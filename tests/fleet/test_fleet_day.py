@@ -61,7 +61,7 @@ def test_three_days(service: Service) -> None:
     assert (second.torch, second.base, second.compared) == ("2.14.1", "2.13.0", 30)
     assert {row.id: (row.kind, row.first) for row in second.findings} == {
         DIFF: ("gone", FirstVersion("2.14.0.dev20260101", "2.14.0")),
-        ROLL: ("back", FirstVersion("2.14.0", "2.14.1")),
+        ROLL: ("regressed", FirstVersion("2.14.0", "2.14.1")),
     }
     assert [row.kind for row in second.programs] == ["changed answer"]
     # On the third day the first finding passes in a second version in a row, and is closed.
@@ -75,12 +75,12 @@ def test_three_days(service: Service) -> None:
     root = ET.fromstring(service.places.feed.read_text())
     titles = [one.text for one in root.iter("{http://www.w3.org/2005/Atom}title")][1:]
     assert titles[0] == "2026-01-03: torch 2.15.0 (before: 2.14.1): no finding changed"
-    assert titles[1] == "2026-01-02: torch 2.14.1 (before: 2.13.0): 1 back, 1 gone"
+    assert titles[1] == "2026-01-02: torch 2.14.1 (before: 2.13.0): 1 regressed, 1 gone"
     # It fails again, and is opened.
     service.add_wheel("2.16.0", diff="shows", roll="shows")
     service.run("2026-01-04")
     fourth = service.report("2026-01-04")
-    assert (fourth.reopened, kinds(service, "2026-01-04")) == ((DIFF,), {DIFF: "back"})
+    assert (fourth.reopened, kinds(service, "2026-01-04")) == ((DIFF,), {DIFF: "regressed"})
 
 
 def test_a_day_without_a_new_wheel_goes_on_with_the_version(service: Service) -> None:
@@ -188,7 +188,6 @@ def test_a_step_that_ends_the_service_each_time_is_given_up(service: Service) ->
 
     def die(name: str) -> None:
         if name == "sweep":
-            service.places.of_day(FIRST, "sweep.json").unlink()
             kill()
 
     for _ in range(3):
