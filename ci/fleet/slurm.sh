@@ -6,7 +6,7 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=32
 #SBATCH --exclusive
-#SBATCH --signal=B:INT@180
+#SBATCH --signal=B:TERM@180
 set -euo pipefail
 
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head --lines=1)
@@ -20,10 +20,11 @@ if [ "$SLURM_NNODES" -gt 1 ]; then
         ray start --block --address="$address" --num-cpus="$SLURM_CPUS_PER_TASK" &
 fi
 
-# Three minutes before the job's time ends, the campaign is interrupted, and saves what it has. `--resume` continues it.
+# Three minutes before the job's time ends, the campaign gets SIGTERM, and saves what it has. `--resume` continues it.
+# SIGINT would be ignored: a shell starts what is in its background so.
 ddefuzz run --engine ray --address "$address" "$@" &
 campaign=$!
-trap 'kill -INT "$campaign"' INT TERM
+trap 'kill -TERM "$campaign"' INT TERM
 code=0
 wait "$campaign" || code=$?
 if kill -0 "$campaign" 2> /dev/null; then # it was the signal that ended the wait

@@ -63,7 +63,7 @@ def run(command: Command, tell: Callable[[str], None]) -> CommandEnd:
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command.log.parent.mkdir(parents=True, exist_ok=True)
-    with command.log.open("ab") as log:
+    with command.log.open("ab") as log, _interruptible():
         process = subprocess.Popen(
             command.words,
             stdin=subprocess.DEVNULL,
@@ -86,6 +86,20 @@ def run(command: Command, tell: Callable[[str], None]) -> CommandEnd:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     waited = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return CommandEnd(process.returncode, round(max(spent, waited), 1), is_cut, last_line(command.log))
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """What is started here does not ignore SIGINT. A service in the background of a shell's script does."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +15,7 @@ import pytest
 from ddefuzz.errors import InputError
 from ddefuzz.fleet.model import read_fleet
 from ddefuzz.fleet.work import only_one
+from tests.campaign.real_campaign import wait_until
 from tests.typed import typed
 
 ROOT = Path(__file__).parents[2]
@@ -95,3 +101,29 @@ def test_a_second_service_is_refused(tmp_path: Path) -> None:
         ended = typed("fleet", "fleet.toml", folder=tmp_path)
     assert ended.returncode == 4
     assert "found another `ddefuzz fleet` at work" in ended.stderr
+
+
+HOOK = """\
+import pathlib, time
+pathlib.Path("begun").touch()
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("saved")
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_command_of_the_step_and_the_next_start_goes_on(tmp_path: Path) -> None:
+    hook = json.dumps([sys.executable, "-c", HOOK])
+    (tmp_path / "fleet.toml").write_text(f"{LEAST}hook = {hook}\n")
+    words = ["fleet", "fleet.toml", "--day", "2026-01-01"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-m", "ddefuzz", *words], cwd=tmp_path, env=environment) as service:
+        wait_until((tmp_path / "begun").exists)
+        service.send_signal(signal.SIGINT)
+        assert service.wait() == 130
+    assert (tmp_path / "fleet" / "days" / "2026-01-01" / "hook.log").read_text() == "saved\n"
+    ended = typed(*words, folder=tmp_path)
+    assert ended.returncode == 4
+    assert "hook: it was begun before the service was ended, and is not run again" in ended.stderr

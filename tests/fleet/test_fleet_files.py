@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.campaign.real_campaign import wait_until
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "ci" / "fleet"
@@ -73,3 +76,41 @@ def test_what_the_dockerfile_copies_is_a_package(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert [*(tmp_path / "dist").glob("ddefuzz-*.whl")]
     assert (tmp_path / "ci" / "constraints.txt").is_file()
+
+
+STUBS = {
+    "scontrol": "echo node-a; echo node-b",
+    "srun": """\
+while [ "${1#--}" != "$1" ]; do shift; done
+echo "srun $*" >> "$LOG"
+[ "$1" != hostname ] || echo 10.0.0.1""",
+    "ray": 'echo "ray $*" >> "$LOG"',
+    "ddefuzz": """\
+trap 'echo saved >> "$LOG"; exit 130' TERM
+echo "ddefuzz $*" >> "$LOG"
+while [ ! -e "$LOG.end" ]; do sleep 0.1; done
+exit 1""",
+}
+"""What the script calls, by name."""
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_the_script_for_slurm_starts_a_cluster_and_ends_as_the_campaign_does(tmp_path: Path, interrupted: bool) -> None:
+    for name, text in STUBS.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    log = tmp_path / "log"
+    job = {"SLURM_JOB_NODELIST": "node-[a-b]", "SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_CPUS_PER_TASK": "4"}
+    environment = os.environ | job | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "LOG": str(log)}
+    with subprocess.Popen([FILES / "slurm.sh", "--budget", "9x"], env=environment) as script:
+        wait_until(lambda: log.exists() and "ddefuzz" in log.read_text())
+        if interrupted:
+            script.send_signal(signal.SIGTERM)
+        else:
+            (tmp_path / "log.end").touch()
+        assert script.wait() == (130 if interrupted else 1)
+    lines = log.read_text().splitlines()
+    assert "ddefuzz run --engine ray --address 10.0.0.1:20007 --budget 9x" in lines
+    assert "srun ray start --head --block --node-ip-address=10.0.0.1 --port=20007 --num-cpus=4" in lines
+    assert "srun ray start --block --address=10.0.0.1:20007 --num-cpus=4" in lines
+    assert ("saved" in lines) == interrupted

@@ -48,6 +48,16 @@ def test_a_command_is_interrupted_at_its_limit_and_saves_what_it_has(tmp_path: P
     assert "begun" in said[-1]
 
 
+def test_a_command_is_interrupted_also_where_the_service_ignores_ctrl_c(tmp_path: Path) -> None:
+    def run_ignoring() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        ended = run(command(tmp_path, BUSY, 0.5), lambda line: None)
+        assert (ended.code, ended.said) == (130, "saved")
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+    assert killed(run_ignoring) == 0
+
+
 def test_a_command_that_fails_is_one_line(tmp_path: Path) -> None:
     ended = run(command(tmp_path, "import sys; print('ddefuzz: a.py: found x', file=sys.stderr); sys.exit(4)"), print)
     assert fault_of(ended) == "exit code 4: a.py: found x"
