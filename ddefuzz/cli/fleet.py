@@ -49,7 +49,7 @@ def command(
         return
     with only_one(places.folder), LiveLine("reading the state") as live:
         lines: list[str] = []
-        due = [*due_days(places, fleet, today)]
+        due = due_days(places, today)
         if not due:
             live.say(f"day {today} has ended: {places.of_day(str(today), 'report.md')}")
         for name in due:
@@ -70,7 +70,7 @@ def _plan(fleet: Fleet, places: Places, today: date) -> list[str]:
         for one in wheels
     ]
     lines.append(f"environments: {', '.join(ready(places.environments)) or 'none yet'}")
-    due = list(due_days(places, fleet, today))
+    due = due_days(places, today)
     if not due:
         lines.append(f"day {today} has ended: {places.of_day(today.isoformat(), 'report.md')}")
     for name in due:
@@ -78,7 +78,7 @@ def _plan(fleet: Fleet, places: Places, today: date) -> list[str]:
             (one for one in days if one.day == name), Day(day=name, begun="", torch="?", base="?", is_first=True)
         )
         steps = steps_of(fleet)
-        left = [one for one in steps if not state.has_ended(one.name)]
+        left = [one for one in steps if one.name not in state.steps]
         lines.append(f"day {name}: {counted(len(left), 'step')} of {len(steps)} to do")
         for step in left:
             limit = limit_of(step, steps, state, fleet)

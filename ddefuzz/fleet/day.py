@@ -32,7 +32,7 @@ from ddefuzz.findings.lifecycle import version_key
 from ddefuzz.findings.listing import campaigns, progress
 from ddefuzz.findings.model import stamp
 from ddefuzz.fleet import work
-from ddefuzz.fleet.model import MOST_TRIES, Day, FirstVersion, Fleet, Places, Status, StepEnd
+from ddefuzz.fleet.model import LAST_STEP, MOST_TRIES, Day, FirstVersion, Fleet, Places, Status, StepEnd
 from ddefuzz.fleet.report import changes, feed, read_history, report_of, seed_of, view
 from ddefuzz.show.blocks import counted
 from ddefuzz.show.markdown import markdown
@@ -98,7 +98,7 @@ class Work(NamedTuple):
             work.make_room(environments, self.fleet.keep.environments - 1, {self.day.torch, self.day.base})
             self.tools.live.say(f"making an environment with torch {version}")
         wheels = [] if version in made else self.wheels()[0]
-        return work.environment_of(version, environments, wheels, partial(self._install))
+        return work.environment_of(version, environments, wheels, self._install)
 
     def _install(self, wheel: Wheel, folder: Path) -> Interpreter:
         return self.tools.install(wheel, folder, self.fleet.index)
@@ -153,13 +153,13 @@ def steps_of(fleet: Fleet) -> tuple[Step, ...]:
         Step("bisect", _bisect, shares.bisect, _without_base),
         Step("tidy", _tidy),
         Step("report", _report),
-        Step("hook", _hook, skips=lambda day: "" if fleet.hook else "the file has none"),
+        Step(LAST_STEP, _hook, skips=lambda day: "" if fleet.hook else "the file has none"),
     )
 
 
 def limit_of(step: Step, steps: tuple[Step, ...], day: Day, fleet: Fleet) -> float:
     """The CPU seconds of a step: its part of what the steps before it have left."""
-    ahead = [one for one in steps if not day.has_ended(one.name) and not one.skips(day)]
+    ahead = [one for one in steps if one.name not in day.steps and not one.skips(day)]
     shares = sum(one.share or 0.0 for one in ahead)
     left = fleet.cpu_seconds - sum(one.cpu_seconds for one in day.steps.values())
     return max(LEAST_SECONDS, left * step.share / shares) if step.share and shares else 0.0
@@ -179,14 +179,14 @@ def _save(places: Places, day: Day) -> None:
     write_atomically(places.of_day(day.day), json_text(day, indent=True) + "\n")
 
 
-def due_days(places: Places, fleet: Fleet, today: date) -> Iterator[str]:
-    """The days to run: one that was not ended, then today. None if today has ended."""
-    last = next(iter(read_days(places)), None)
-    names = [one.name for one in steps_of(fleet)]
-    if last is not None and last.day != today.isoformat() and not all(map(last.has_ended, names)):
-        yield last.day
-    if last is None or last.day < today.isoformat() or not all(map(last.has_ended, names)):
-        yield today.isoformat()
+def due_days(places: Places, today: date) -> tuple[str, ...]:
+    """The days to run: the last one if it has not ended, then today. None if today has ended. Raises `InputError`."""
+    name, last = today.isoformat(), next(iter(read_days(places)), None)
+    if last is None or last.day == name:
+        return () if last is not None and last.is_over else (name,)
+    if name < last.day:
+        raise InputError(f"--day: found {name}, expected {last.day}, which is the last one, or a later day")
+    return (name,) if last.is_over else (last.day, name)
 
 
 def run_day(fleet: Fleet, places: Places, name: str, now: Callable[[], datetime], tools: Tools) -> Day:
@@ -196,7 +196,7 @@ def run_day(fleet: Fleet, places: Places, name: str, now: Callable[[], datetime]
     day = days.get(name) or Day(day=name, begun=stamp(now()))
     steps = steps_of(fleet)
     for step in steps:
-        if day.has_ended(step.name):
+        if step.name in day.steps:
             continue
         day = replace(day, tries=day.tries | {step.name: day.tries.get(step.name, 0) + 1})
         _save(places, day)

@@ -137,6 +137,9 @@ MOST_TRIES: Final = 3
 """How often a step is begun: one that ends the whole service, as for lack of memory, must not end all days."""
 
 
+LAST_STEP: Final = "hook"
+
+
 class StepEnd(msgspec.Struct, frozen=True):
     """How a step of a day has ended. CPU seconds are those of its commands."""
 
@@ -177,9 +180,10 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...] = ()
     schema: str = "ddefuzz.fleet.day/1"
 
-    def has_ended(self, step: str) -> bool:
-        """Whether a step needs nothing any more."""
-        return step in self.steps
+    @property
+    def is_over(self) -> bool:
+        """Whether its last step has ended."""
+        return LAST_STEP in self.steps
 
 
 ChangeKind: TypeAlias = Literal["regressed", "new", "moved", "gone"]

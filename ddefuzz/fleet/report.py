@@ -181,7 +181,8 @@ def headline(of: Counts) -> str:
 def view(report: DayReport, history: Sequence[Counts]) -> Iterator[Block]:
     """The page of a day. What a reader decides on comes first."""
     yield Heading(f"{report.day}: {headline(report.counts)}", 1)
-    yield Items(tuple(_summary(report)))
+    before = next((one for one in reversed(history) if one.day < report.day and one.torch == report.torch), None)
+    yield Items(tuple(_summary(report, before)))
     if report.lines:
         yield Heading("Not done")
         yield Items(report.lines)
@@ -217,9 +218,11 @@ def _row(of: Counts) -> tuple[Inline, ...]:
     return of.day, of.torch or "-", *map(str, numbers)
 
 
-def _summary(report: DayReport) -> Iterator[Inline]:
+def _summary(report: DayReport, before: Counts | None) -> Iterator[Inline]:
     of = report.counts
-    yield f"{counted(of.findings, 'finding')}, {of.open} of them open; {counted(of.sites, 'guard site')} reached"
+    yield f"{counted(of.findings, 'finding')}, {of.open} of them open"
+    more = "" if before is None else f", {of.sites - before.sites} more than on {before.day}"
+    yield f"{counted(of.sites, 'guard site')} of torch {of.torch} reached{more}"
     yield f"new wheels: {', '.join(report.new_wheels) or 'none'}"
     if report.sweep:
         yield f"sweep: {report.sweep}"

@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from ddefuzz.errors import InputError
 from ddefuzz.findings.textform import read_finding
 from ddefuzz.fleet.day import due_days, limit_of, steps_of
 from ddefuzz.fleet.model import Day, FirstVersion, StepEnd
@@ -92,6 +93,8 @@ def test_a_day_without_a_new_wheel_goes_on_with_the_version(service: Service) ->
     assert second.findings == ()
     assert service.log().count("install 2.13.0") == 1
     assert second.counts.cases == 7
+    page = service.places.of_day(SECOND, "report.md").read_text()
+    assert "0 guard sites of torch 2.13.0 reached, 0 more than on 2026-01-01" in page
 
 
 def test_what_cannot_be_used_is_a_line_and_the_rest_goes_on(service: Service) -> None:
@@ -149,9 +152,9 @@ def test_a_day_that_is_killed_at_each_step_goes_on_and_does_nothing_twice(tmp_pa
                 kill()
 
         assert killed(partial(service.run, SECOND, at_step)) == -9, moment
-        assert [*due_days(service.places, service.fleet, date.fromisoformat(SECOND))] == [SECOND]
+        assert [*due_days(service.places, date.fromisoformat(SECOND))] == [SECOND]
     assert not killed(partial(service.run, SECOND))
-    assert [*due_days(service.places, service.fleet, date.fromisoformat(SECOND))] == []
+    assert [*due_days(service.places, date.fromisoformat(SECOND))] == []
     expected, report = whole.report(SECOND), service.report(SECOND)
     assert expected.counts.gone == 1
     assert (report.counts, report.findings, report.programs) == (expected.counts, expected.findings, expected.programs)
@@ -203,7 +206,7 @@ def test_a_day_that_was_not_ended_comes_first(service: Service) -> None:
     service.add_wheel("2.13.0", diff="shows")
 
     def due(day: str) -> list[str]:
-        return [*due_days(service.places, service.fleet, date.fromisoformat(day))]
+        return [*due_days(service.places, date.fromisoformat(day))]
 
     assert due(FIRST) == [FIRST]
     assert killed(partial(service.run, FIRST, lambda name, _: kill() if name == "diff" else None)) == -9
@@ -211,6 +214,8 @@ def test_a_day_that_was_not_ended_comes_first(service: Service) -> None:
     service.run(FIRST)
     assert due(SECOND) == [SECOND]
     assert due(FIRST) == []
+    with pytest.raises(InputError, match="--day: found 2025-12-31, expected 2026-01-01, which is the last one"):
+        due("2025-12-31")
 
 
 def test_a_share_that_is_left_over_is_for_the_steps_after_it(tmp_path: Path) -> None:
