@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from ddefuzz.cli import matrix
 from ddefuzz.cli.findings import show
 from ddefuzz.errors import InputError, NothingRanError, UnsupportedError
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.decisions import By, undo
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.textform import read_finding, write_findings
 from ddefuzz.show.blocks import Invocation
@@ -273,6 +275,17 @@ def test_a_finding_that_is_gone_closes_and_opens_again(tmp_path: Path, findings:
         for torch, name in {"2.13.0": DIFF, "2.16.0": f"{DIFF}-2"}.items():
             again = Sighting(classified=classified, verdict="fails", ops=(), torch=torch, program=finding.minimal)
             assert database.record(again, datetime.now(UTC)).finding_id == name
+    # The return is a finding of its own: the first one stays closed. Without it, it is opened again.
+    python = interpreter(tmp_path, "2.17.0", diff="shows")
+    assert "reopened" not in run("--db", url, "--python", python, "--close", "-j", "1").stderr
+    with Database.open(url) as database:
+        database.put([], gone=[f"{DIFF}-2"])
+    line = f"reopened: {DIFF} fails in 2.17.0; `findings undo {DIFF}` takes it back"
+    assert line in run("--db", url, "--python", python, "--close", "-j", "1").stderr
+    with Database.open(url) as database:
+        assert (database.get(DIFF).state, database.get(DIFF).fixed_in) == ("triaged", ())
+        database.decide(DIFF, partial(undo, by=By("a person", datetime.now(UTC))))
+        database.record(again, datetime.now(UTC))
     shown = CliRunner().invoke(show, [f"{DIFF}-2", "--db", url], catch_exceptions=False).stdout
     assert f"{DIFF} was fixed, and the failure occurred again" in " ".join(shown.split())
 
