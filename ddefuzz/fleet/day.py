@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from ddefuzz.errors import (
     EXIT_FOUND,
     EXIT_NOTHING_RAN,
-    EXIT_USAGE,
     DdefuzzError,
     InputError,
     UnsupportedError,
@@ -33,7 +32,7 @@ from ddefuzz.findings.listing import campaigns, progress
 from ddefuzz.findings.model import stamp
 from ddefuzz.fleet import work
 from ddefuzz.fleet.model import LAST_STEP, MOST_TRIES, Day, FirstVersion, Fleet, Places, Status, StepEnd
-from ddefuzz.fleet.report import changes, feed, read_history, report_of, seed_of, view
+from ddefuzz.fleet.report import campaigns_of, changes, feed, read_history, report_of, seed_of, view
 from ddefuzz.show.blocks import counted
 from ddefuzz.show.markdown import markdown
 from ddefuzz.versions.bisect import bisected
@@ -214,6 +213,10 @@ def run_day(fleet: Fleet, places: Places, name: str, now: Callable[[], datetime]
                 outcome = step.run(given)
             except DdefuzzError as error:
                 outcome = Outcome(str(error), "failed", lines=(f"{step.name}: {error}",))
+            except KeyboardInterrupt:
+                if step.name != LAST_STEP:  # the hook is begun only once
+                    _save(places, replace(day, tries=day.tries | {step.name: day.tries[step.name] - 1}))
+                raise
         tools.at_step(step.name, "ends")
         end = StepEnd(outcome.status, outcome.note, outcome.cpu_seconds)
         day = replace(day, steps=day.steps | {step.name: end}, lines=(*day.lines, *outcome.lines), **outcome.fields)
@@ -299,15 +302,16 @@ def _command(given: Work, name: str, words: list[str], *codes: int) -> Outcome:
         [python, "-P", "-m", "ddefuzz", *words], given.of_day(f"{name}.log"), given.cpu_seconds, _variables(given)
     )
     ended = given.tools.run(command, lambda line: given.tools.live.update(f"{name}: {line}"))
-    if fault := work.fault_of(ended, *codes):
-        return Outcome(fault, "failed", ended.cpu_seconds, (f"{name}: {fault}",))
-    if is_file(part):
+    fault, is_whole = work.fault_of(ended, *codes), is_file(part)
+    lines = (f"{name}: {fault}",) if fault else ()
+    if is_whole:  # with a fault, it has left something out
         part.replace(document)
-    return Outcome("", "cut" if ended.is_cut else "done", ended.cpu_seconds)
+    status: Status = "failed" if fault and not is_whole else "cut" if ended.is_cut else "done"
+    return Outcome(fault, status, ended.cpu_seconds, lines)
 
 
 def _sweep(given: Work) -> Outcome:
-    return _command(given, "sweep", ["sweep", "--db", str(given.places.db)])
+    return _command(given, "sweep", ["sweep", "--db", str(given.places.db), "--fail-on", "never"])
 
 
 def _fuzz(profile: str, given: Work) -> Outcome:
@@ -315,7 +319,7 @@ def _fuzz(profile: str, given: Work) -> Outcome:
     seed, seconds = seed_of(given.day.day), given.cpu_seconds
     with given.opened() as database:
         known = database.read(lambda session: campaigns(session, MOST_CAMPAIGNS))
-        same = [one for one in known if (one.profile, one.seed) == (profile, seed) and one.started >= given.day.begun]
+        same = [one for one in campaigns_of(given.day, known) if one.profile == profile]
         points = database.read(lambda session: progress(session, [one.id for one in same], 1))
         latest = next(iter(database.unfinished()), None)
     spent = max((at.cpu_seconds for counts in points.values() for at in counts), default=0.0)
@@ -346,7 +350,7 @@ def _replay(given: Work) -> Outcome:
     versions = [version for version in (given.day.base, given.day.torch) if version]
     pythons = [w for version in versions for w in ("--python", f"{version}={given.interpreter(version).python}")]
     words = ["matrix", "--db", str(given.places.db), "--close", *pythons]
-    return _command(given, "replay", words, EXIT_FOUND, EXIT_USAGE)
+    return _command(given, "replay", words, EXIT_FOUND)
 
 
 def _bisect(given: Work) -> Outcome:

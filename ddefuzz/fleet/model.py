@@ -133,7 +133,7 @@ failed   it ended with an error, or was killed too often; the note says why
 skipped  the day had nothing for it; the note says why
 """
 
-MOST_TRIES: Final = 3
+MOST_TRIES: Final = 5
 """How often a step is begun: one that ends the whole service, as for lack of memory, must not end all days."""
 
 

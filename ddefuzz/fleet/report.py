@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import msgspec
 from ddefuzz.files import is_file, json_lines, parse_json, read_bytes
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import campaigns, counts, met, progress, results, site_counts
-from ddefuzz.findings.model import Finding, Result
+from ddefuzz.findings.model import Campaign, Finding, Result
 from ddefuzz.fleet.model import (
     CHANGE_KINDS,
     CampaignCount,
@@ -26,7 +26,7 @@ from ddefuzz.fleet.model import (
 )
 from ddefuzz.show.blocks import Block, Heading, Inline, Items, Paragraph, Span, counted, prose, table
 from ddefuzz.show.feed import Entry, atom
-from ddefuzz.versions.diff import KINDS, MOST_CAMPAIGNS, Difference
+from ddefuzz.versions.diff import KINDS, MOST_CAMPAIGNS, Difference, campaign_torch
 from ddefuzz.versions.model import program_key
 from ddefuzz.versions.run import CLOSER
 
@@ -88,9 +88,7 @@ def report_of(day: Day, places: Places) -> DayReport:
     """All that there is to say of a day."""
     with Database.open(places.db) as database:
         rows, findings = changes(database, day), database.findings()
-        seeds = {seed_of(day.day)}
-        ran = [one for one in database.read(lambda session: campaigns(session, MOST_CAMPAIGNS)) if one.seed in seeds]
-        ran = [one for one in ran if one.started >= day.begun]
+        ran = campaigns_of(day, database.read(lambda session: campaigns(session, MOST_CAMPAIGNS)))
         done = database.read(lambda session: progress(session, [one.id for one in ran], 1))
         seen = database.read(lambda session: met(session, [one.id for one in ran]))
         is_open = database.read(counts).open
@@ -143,6 +141,12 @@ def report_of(day: Day, places: Places) -> DayReport:
 def seed_of(day: str) -> int:
     """The seed of a day's campaigns and of its diff: another one every day."""
     return int(day.replace("-", ""))
+
+
+def campaigns_of(day: Day, campaigns_: Iterable[Campaign]) -> list[Campaign]:
+    """Those that the service ran on a day. Others may use the database, too."""
+    mine = (day.torches.get(day.torch), seed_of(day.day))
+    return [one for one in campaigns_ if (campaign_torch(one), one.seed) == mine and one.started >= day.begun]
 
 
 def _was_decided(finding: Finding, after: str, begun: str) -> bool:

@@ -222,28 +222,30 @@ def _stored(database: Database, which: str, name: str, typed: str) -> StoredSide
     """
     known = database.read(lambda session: campaigns(session, MOST_CAMPAIGNS))
     findings = database.findings()
-    by_torch = {_torch(one) for one in known} | {seen.torch for one in findings for seen in one.occurrences}
+    by_torch = {campaign_torch(one) for one in known} | {seen.torch for one in findings for seen in one.occurrences}
     listed = ", ".join(sorted(by_torch)) or "none"
     number = whole_number(which)
     chosen = [one for one in known if one.id == number]
     if number is not None and not chosen:
         ids = ", ".join(str(one.id) for one in reversed(known)) or "none"
         raise InputError(f"{typed}: found no campaign {which}, expected one of: {ids}")
-    versions = {_torch(one) for one in chosen} or {one for one in by_torch if which in ("", one, one.partition("+")[0])}
+    versions = {campaign_torch(one) for one in chosen} or {
+        one for one in by_torch if which in ("", one, one.partition("+")[0])
+    }
     if len(versions) != 1:
         raise InputError(f"{typed}: expected one version of torch (URL#VERSION) or one campaign, found {listed}")
     (torch,) = versions
     return StoredSide(
         name,
         torch,
-        tuple(chosen or (one for one in known if _torch(one) == torch)),
+        tuple(chosen or (one for one in known if campaign_torch(one) == torch)),
         _seen(findings, torch, chosen),
         # without a line, because lines differ by version
         {f"{one.file}:{one.function or one.language} {one.call}".strip(): one for one in database.sites(torch)},
     )
 
 
-def _torch(campaign: Campaign) -> str:
+def campaign_torch(campaign: Campaign) -> str:
     """The version of torch in what `generator_key` says of a campaign."""
     match = re.search(r" torch=(\S+)", campaign.generator)
     return match[1] if match else ""

@@ -13,7 +13,7 @@ import pytest
 from ddefuzz.errors import InputError
 from ddefuzz.findings.textform import read_finding
 from ddefuzz.fleet.day import due_days, limit_of, steps_of
-from ddefuzz.fleet.model import Day, FirstVersion, StepEnd
+from ddefuzz.fleet.model import MOST_TRIES, Day, FirstVersion, StepEnd
 from tests.fleet.stub_day import FILE, Service, kill, killed
 from tests.versions.interpreters import DIFF, ROLL
 
@@ -177,7 +177,9 @@ def test_a_campaign_that_was_killed_is_resumed(service: Service) -> None:
         if (name, moment) == ("fuzz default", "begins"):
             with service.database() as database:
                 now = datetime.now(UTC)
-                database.start_campaign(profile="default", seed=20260101, generator="", options={}, when=now)
+                database.start_campaign(
+                    profile="default", seed=20260101, generator="ddefuzz torch=2.13.0", options={}, when=now
+                )
             kill()
 
     assert killed(partial(service.run, FIRST, start_and_die)) == -9
@@ -193,13 +195,35 @@ def test_a_step_that_ends_the_service_each_time_is_given_up(service: Service) ->
         if name == "sweep":
             kill()
 
-    for _ in range(3):
+    for _ in range(MOST_TRIES):
         assert killed(partial(service.run, FIRST, at_command=die)) == -9
     assert not killed(partial(service.run, FIRST, at_command=die))
     report = service.report(FIRST)
-    assert report.lines == ("sweep: begun 3 times, and the service was ended each time",)
+    assert report.lines == ("sweep: begun 5 times, and the service was ended each time",)
     assert report.steps["sweep"].status == "failed"
     assert report.steps["replay"].status == "done"
+
+
+def test_ctrl_c_is_no_try(service: Service) -> None:
+    service.add_wheel("2.13.0", diff="shows")
+
+    def interrupt(name: str) -> None:
+        if name == "sweep":
+            raise KeyboardInterrupt
+
+    for _ in range(MOST_TRIES + 1):
+        with pytest.raises(KeyboardInterrupt):
+            service.run(FIRST, at_command=interrupt)
+    assert service.run(FIRST).steps["sweep"].status == "done"
+
+
+def test_what_a_command_leaves_out_is_a_line_and_the_rest_counts(service: Service) -> None:
+    service.add_wheel("2.13.0", diff="shows")
+    service.codes = {"sweep": 2, "run": 3}
+    day = service.run(FIRST)
+    assert day.lines == ("sweep: exit code 2: left out (1 of 1): x", "fuzz-default: exit code 3: left out (1 of 1): x")
+    assert {day.steps[name].status for name in ("sweep", "fuzz default")} == {"done"}
+    assert service.report(FIRST).sweep == "12 ops so far under this torch: 2 dde, 10 ok"
 
 
 def test_a_day_that_was_not_ended_comes_first(service: Service) -> None:
