@@ -39,7 +39,7 @@ from ddefuzz.versions.bisect import bisected
 from ddefuzz.versions.diff import MOST_CAMPAIGNS
 from ddefuzz.versions.model import Cell, Interpreter
 from ddefuzz.versions.run import Live, Settings, matrix
-from ddefuzz.versions.wheels import Index, Wheel, wheels_in
+from ddefuzz.versions.wheels import ISOLATED, Index, Wheel, wheels_in
 from ddefuzz.versions.wheels import places as pip_places
 
 MOST_TRIED: Final = 5
@@ -231,7 +231,10 @@ def run_day(fleet: Fleet, places: Places, name: str, now: Callable[[], datetime]
 
 def _wheels(given: Work) -> Outcome:
     lines = [*_downloaded(given)] if given.fleet.index else []
-    wheels, unfit = given.wheels()
+    try:
+        wheels, unfit = given.wheels()
+    except InputError as error:
+        return Outcome(str(error), "failed", lines=(*lines, f"wheels: {error}"))
     versions = tuple(one.torch for one in wheels)
     before = {version for day in given.earlier for version in day.wheels}
     new = tuple(version for version in versions if version not in before)
@@ -244,7 +247,8 @@ def _downloaded(given: Work) -> Iterator[str]:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += [*pip_places(given.fleet.index), *["--pre"] * given.fleet.pre, "--dest", str(given.places.wheels)]
     words = (*command, f"torch{given.fleet.versions}")
-    limited = work.Command(words, given.of_day("wheels.log"), DOWNLOAD_SECONDS, _variables(given))
+    variables = _variables(given) | (ISOLATED if "--isolated" in words else {})
+    limited = work.Command(words, given.of_day("wheels.log"), DOWNLOAD_SECONDS, variables)
     ended = given.tools.run(limited, given.tools.live.update)
     if fault := work.fault_of(ended):
         yield f"index: pip download ended with {fault}"

@@ -91,12 +91,16 @@ def installed(wheel: Wheel, folder: Path, index: Index = False) -> Interpreter:
 
 
 def places(index: Index) -> list[str]:
-    """The options of pip that say where it may look. Without an index, the user's settings do not hold either: a
-    constraint may forbid all versions but one.
+    """The options of pip that say where it may look. Only if it looks where it is configured to do the user's settings
+    hold: a constraint may forbid all versions but one. `ISOLATED` is needed besides.
     """
     if isinstance(index, str):
-        return ["--index-url", index]
+        return ["--isolated", "--index-url", index]
     return [] if index else ["--isolated", "--no-index"]
+
+
+ISOLATED: Final = {"PIP_CONFIG_FILE": os.devnull}
+"""The environment of an isolated pip, without the settings of the machine, too."""
 
 
 def _run(command: list[str], wheel: Wheel, done: str = "installed") -> str:
@@ -110,7 +114,7 @@ def _run(command: list[str], wheel: Wheel, done: str = "installed") -> str:
             check=False,
             timeout=INSTALL_SECONDS,
             cwd="/",
-            env=os.environ | ({"PIP_CONFIG_FILE": os.devnull} if "--isolated" in command else {}),
+            env=os.environ | (ISOLATED if "--isolated" in command else {}),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnsupportedError(f"{wheel.path}: cannot be {done}: {error}") from error

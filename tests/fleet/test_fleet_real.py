@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import pytest
 
 from ddefuzz.fleet.day import Tools, run_day
 from ddefuzz.fleet.model import DayReport, read_fleet
-from ddefuzz.fleet.work import install
+from ddefuzz.fleet.work import Command, CommandEnd, install, run
 from ddefuzz.versions.model import Interpreter
 from ddefuzz.versions.run import interpreter_of
 from ddefuzz.versions.wheels import Index, Wheel
-from tests.fleet.stub_day import Quiet
+from tests.fleet.stub_day import FILE as STUB_FILE
+from tests.fleet.stub_day import Quiet, Service
 from tests.versions.test_wheels import TORCH, add_wheel
 
 FILE = """\
@@ -63,3 +65,33 @@ def test_an_environment_has_the_torch_of_the_wheel_and_this_ddefuzz(tmp_path: Pa
     add_wheel(tmp_path, "2.99.1", TORCH)
     interpreter = install(Wheel("2.99.1", tmp_path / "torch-2.99.1-py3-none-any.whl"), tmp_path / "environment", False)
     assert (interpreter.name, interpreter.torch, interpreter.full) == ("2.99.1", "2.99.1", True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("", ""),
+        ('index = "FOLDER/nothing"\n', ""),
+        ('index = "FOLDER/simple"\n', "2.98.0"),
+        ('index = "FOLDER/simple"\npre = true\n', "2.99.0.dev20260101"),
+    ],
+)
+def test_an_index_is_asked_only_where_the_file_says_so(tmp_path: Path, text: str, version: str) -> None:
+    served = tmp_path / "simple" / "torch"
+    served.mkdir(parents=True)
+    wheels = [add_wheel(served, torch) for torch in ("2.98.0", "2.99.0.dev20260101")]
+    (served / "index.html").write_text("".join(f'<a href="{wheel.name}">{wheel.name}</a>' for wheel in wheels))
+    service = Service(tmp_path / "service", text.replace("FOLDER", tmp_path.as_uri()) + STUB_FILE)
+    service.verdicts[version] = {}
+
+    def command(given: Command, tell: Callable[[str], None]) -> CommandEnd:
+        return run(given, tell) if "pip" in given.words else service.command(given)
+
+    def make(wheel: Wheel, folder: Path, index: Index) -> Interpreter:
+        assert index
+        return service.install(wheel, folder, index=False)
+
+    day = run_day(service.fleet, service.places, DAY, lambda: datetime.now(UTC), Tools(Quiet(), make, command))
+    assert (day.torch, day.new) == (version, (version,) if version else ())
+    assert any("pip download ended with exit code 1" in line for line in day.lines) == ("nothing" in text)
