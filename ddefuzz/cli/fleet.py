@@ -81,6 +81,9 @@ def _plan(fleet: Fleet, places: Places, today: date) -> list[str]:
         left = [one for one in steps if one.name not in state.steps]
         lines.append(f"day {name}: {counted(len(left), 'step')} of {len(steps)} to do")
         for step in left:
-            limit = limit_of(step, steps, state, fleet)
-            lines.append(f"  {step.name}{f': at least {limit:.0f} CPU s, if it needs them' if limit else ''}")
+            skipped, limit = step.skipped_by(state), limit_of(step, steps, state, fleet)
+            about = (
+                f"skipped, {skipped}" if skipped else f"at least {limit:.0f} CPU s, if it needs them" if limit else ""
+            )
+            lines.append(f"  {step.name}{': ' if about else ''}{about}")
     return lines

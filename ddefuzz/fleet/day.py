@@ -121,6 +121,10 @@ class Step(NamedTuple):
     share: float | None = None
     skips: Callable[[Day], str] = lambda day: ""
 
+    def skipped_by(self, day: Day) -> str:
+        """Why a day skips it, empty if it does not."""
+        return "its share is 0" if self.share == 0 else self.skips(day)
+
 
 def _without_torch(day: Day) -> str:
     return "" if day.torch else "no version of torch"
@@ -158,7 +162,7 @@ def steps_of(fleet: Fleet) -> tuple[Step, ...]:
 
 def limit_of(step: Step, steps: tuple[Step, ...], day: Day, fleet: Fleet) -> float:
     """The CPU seconds of a step: its part of what the steps before it have left."""
-    ahead = [one for one in steps if one.name not in day.steps and not one.skips(day)]
+    ahead = [one for one in steps if one.name not in day.steps and not one.skipped_by(day)]
     shares = sum(one.share or 0.0 for one in ahead)
     left = fleet.cpu_seconds - sum(one.cpu_seconds for one in day.steps.values())
     return max(LEAST_SECONDS, left * step.share / shares) if step.share and shares else 0.0
@@ -200,8 +204,7 @@ def run_day(fleet: Fleet, places: Places, name: str, now: Callable[[], datetime]
         day = replace(day, tries=day.tries | {step.name: day.tries.get(step.name, 0) + 1})
         _save(places, day)
         tools.at_step(step.name, "begins")
-        skipped = "its share is 0" if step.share == 0 else step.skips(day)
-        if skipped:
+        if skipped := step.skipped_by(day):
             outcome = Outcome(skipped, "skipped")
         elif day.tries[step.name] > MOST_TRIES:
             note = f"begun {MOST_TRIES} times, and the service was ended each time"

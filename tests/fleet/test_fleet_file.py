@@ -78,6 +78,7 @@ def test_check_says_what_the_day_would_do_and_does_nothing(tmp_path: Path) -> No
         "day 2026-01-01: 10 steps of 10 to do",
     ]
     assert "  sweep: at least 109 CPU s, if it needs them" in lines
+    assert "  hook: skipped, the file has none" in lines
     assert not (tmp_path / "fleet").exists()
 
 
