@@ -419,12 +419,18 @@ def _tidy(given: Work) -> Outcome:
 
 def _report(given: Work) -> Outcome:
     report = report_of(given.day, given.places)
-    others = (one for one in read_history(given.places.history) if one.day != report.day)
+    path, fault = given.places.history, ""
+    try:
+        others = [one for one in read_history(path) if one.day != report.day]
+    except InputError as error:  # the history stays as it is, for a person to mend
+        others, fault = [], str(error)
     history = sorted([*others, report.counts], key=lambda one: one.day)
     write_atomically(given.of_day("report.json"), json_text(report, indent=True) + "\n")
     write_atomically(given.of_day("report.md"), markdown(view(report, history)))
-    write_atomically(given.places.history, "".join(json_text(one) + "\n" for one in history))
     write_atomically(given.places.feed, feed(history, given.places, given.fleet.address))
+    if fault:
+        return Outcome(fault, "failed", lines=(f"report: {fault}",))
+    write_atomically(path, "".join(json_text(one) + "\n" for one in history))
     return Outcome(str(given.of_day("report.md")))
 
 

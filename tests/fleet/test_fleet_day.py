@@ -204,6 +204,14 @@ def test_a_step_that_ends_the_service_each_time_is_given_up(service: Service) ->
     assert report.steps["replay"].status == "done"
 
 
+def test_a_damaged_history_stays_and_the_day_has_its_report(service: Service) -> None:
+    service.places.history.write_text("{}\n")
+    lines = service.run(FIRST).lines
+    assert lines[-1].startswith(f"report: {service.places.history}:1: found Object missing required field `day`")
+    assert service.places.history.read_text() == "{}\n"
+    assert service.report(FIRST).day == FIRST
+
+
 def test_ctrl_c_is_no_try(service: Service) -> None:
     service.add_wheel("2.13.0", diff="shows")
 
