@@ -21,6 +21,7 @@ from ddefuzz.execute.pool import LostTask, Pool
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage, Subject
 from ddefuzz.execute.worker import late
 from ddefuzz.files import append, is_file, json_lines, read_text, to_install
+from ddefuzz.findings.model import Finding, normalized
 from ddefuzz.internal import guarded, noted
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.show.blocks import Block, Heading, Items, prose, table
@@ -71,7 +72,9 @@ class HeldOut(msgspec.Struct, frozen=True):
 
 
 class ModelResult(msgspec.Struct, frozen=True):
-    """One model. `check` is the outcome of its export under ddefuzz; `problems` are those that check lists."""
+    """One model. `check` is the outcome of its export under ddefuzz; `problems` are those that check lists, and `keys`
+    the keys of their signatures.
+    """
 
     group: str
     name: str
@@ -83,6 +86,7 @@ class ModelResult(msgspec.Struct, frozen=True):
     offered: tuple[HeldOut, ...] = ()
     tried: int = 0
     check_seconds: float = 0.0
+    keys: tuple[str, ...] = ()
 
     @property
     def same_outcome(self) -> bool:
@@ -233,6 +237,7 @@ def study_model(executor: Executor, model: StudyModel, progress: Progress) -> Mo
     (runs,), *_ = run_cases(executor, [target], STAGES, (EXPLICIT,), timeout, progress)
     again = executor.submit(plain, exporting, timeout).result()  # warm, as the run of check is
     by_stage = {tried.observation.stage: tried.observation for tried in runs.tried}
+    problems = problems_of(runs)
     row = ModelResult(
         model.group,
         target.case,
@@ -240,8 +245,9 @@ def study_model(executor: Executor, model: StudyModel, progress: Progress) -> Mo
         by_stage["export"].outcome if by_stage["eager"].outcome == "ok" else "not-judged",
         _plain(exported if isinstance(again, LostTask) else again),
         _plain(drafted),
-        problems=len(problems_of(runs)),
+        problems=len(problems),
         check_seconds=by_stage["export"].cpu_seconds,
+        keys=tuple(key for problem in problems for key in problem.keys),
     )
     failures = [failure for failure in failures_of(runs.tried) if failure.failure.kind in KINDS and may_help(failure)]
     if not failures or row.check != "fail":
@@ -260,6 +266,17 @@ def study_model(executor: Executor, model: StudyModel, progress: Progress) -> Mo
         agrees = sum(not inputs.original and not inputs.refused and not inputs.differs for inputs in held)
         offered.append(HeldOut(change.kind, change.does, agrees, differs))
     return msgspec.structs.replace(row, offered=tuple(offered), tried=len(search.tried))
+
+
+def with_models(findings: Iterable[Finding], rows: Iterable[ModelResult]) -> Iterator[Finding]:
+    """The findings that the models of these rows meet, with the names of the models. Others are left out."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        for key in row.keys:
+            names.setdefault(key, []).append(row.name)
+    for finding in findings:
+        if met := names.get(finding.signature.key):
+            yield normalized(msgspec.structs.replace(finding, models=(*finding.models, *met)))
 
 
 def _plain(ended: Plain | LostTask) -> Plain:

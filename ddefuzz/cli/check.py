@@ -14,7 +14,7 @@ from ddefuzz.checking.patch import write_changes
 from ddefuzz.checking.problems import torch_itself
 from ddefuzz.checking.record import report_record
 from ddefuzz.checking.report import Report, report_view
-from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study_view
+from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study_view, with_models
 from ddefuzz.checking.study import study as study_models
 from ddefuzz.cli.command import SECONDS_OR_NONE, Output, PathType, argument, click_command, formats, option, output_file
 from ddefuzz.cli.options import IN_STAGES, JOBS, semantics_option, timeout_option
@@ -23,8 +23,11 @@ from ddefuzz.cli.streams import say
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE, InputError
 from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.files import write_atomically
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.table import APART, ORACLES
+from ddefuzz.show.blocks import counted
 from ddefuzz.show.table import NAMES
 
 
@@ -55,6 +58,7 @@ def study(
         type_=PathType(dir_okay=False),
         metavar="FILE",
     ),
+    db: DatabaseUrl | None = option("Write into the findings of this database which models meet them."),
     output: Output = formats("text", "json", "markdown", "html"),
 ) -> None:
     """Check many models, and compare the results with a plain export and with draft_export.
@@ -66,12 +70,18 @@ def study(
     A model that cannot be built is named in the end, and the exit code is 2.
 
     The models run one after the other, so that CPU times can be compared. Ctrl-C ends the study and prints the models
-    so far. With --keep, the next run checks the other models. The models of transformers need
+    so far. With --keep, the next run checks the other models. With --db, `findings list --sort impact` sorts by what
+    these models meet. The models of transformers need
     `pip install "ddefuzz[study]"`; they have random weights, and nothing is downloaded. Code in FOLDER is executed.
     """
     settings = Settings(torch_itself().version, sizes, timeout, budget, "")
     with LiveLine("starting a worker (importing torch takes some seconds)") as live:
         done = study_models(models, groups, settings, keep, Progress(live.say, live.update))
+        if db is not None:
+            with Database.open(db, create=False) as database, database.transaction():
+                met = tuple(with_models(database.findings(), done.rows))
+                database.put(met)
+            live.say(f"{counted(len(met), 'finding')} of {db} {'is' if len(met) == 1 else 'are'} met by models")
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     view = study_view(done.rows, command_line(), today)
     writers = page_writers("Models", view, {"schema": SCHEMA, "models": done.rows})

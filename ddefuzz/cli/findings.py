@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 import rich_click as click
@@ -35,7 +35,10 @@ from ddefuzz.show.blocks import (
     counted,
 )
 from ddefuzz.show.findings import (
+    COLUMNS,
+    OF_IMPACT,
     changes_view,
+    impact,
     list_view,
     show_view,
 )
@@ -100,6 +103,10 @@ def list_(
     kinds: tuple[str, ...] = option(f"Only findings of this kind: {', '.join(kinds())}.", type_=tuple(kinds())),
     ops: tuple[str, ...] = option("Only findings that this function reaches, such as torch.chunk."),
     all_: bool = option("Also list findings that do not depend on data. JSON always has them."),
+    sort: Literal["severity", "impact"] = option(
+        "severity, or impact: first what most models of `ddefuzz study --db` meet, then what most functions reach.",
+        default="severity",
+    ),
     output: Output = formats("text", "json", "jsonl"),
 ) -> None:
     """List the findings, the most severe first: wrong values before a wrong layout, and so on to what is only slow.
@@ -113,6 +120,8 @@ def list_(
         number = database.read(listing.counts).total
         selected = database.read(lambda session: listing.selected(session, query))
         of_ops = sorted((one for one in selected if not ops or set(ops) & set(one.ops)), key=_order)
+        if sort == "impact":
+            of_ops.sort(key=impact)
         whole = database.read(lambda session: listing.whole(session, query)) if output.formats != {"text"} else {}
     documents = [as_document(whole[finding.id]) for finding in of_ops if finding.id in whole]
     listed = [finding for finding in of_ops if all_ or finding.data_dependent is not False]
@@ -120,7 +129,8 @@ def list_(
     typed = {"--state": states, "--cause": causes, "--kind": kinds, "--op": ops}
     words = [word for option, values in typed.items() for value in values for word in (option, value)]
     filters = shell_words([*["--open"] * open_, *map(without_passwords, words)])
-    pages = page_writers("Findings", list_view(listed, current_invocation(), left_out, filters, number))
+    columns = OF_IMPACT if sort == "impact" else COLUMNS
+    pages = page_writers("Findings", list_view(listed, current_invocation(), left_out, filters, number, columns))
     deliver(pages | json_writers(documents), output)
 
 

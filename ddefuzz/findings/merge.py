@@ -56,7 +56,7 @@ FIRST_SEEN = ("original", "failure")
 SMALLEST = ("minimal", "steps", "attempts", "confirmed", "shown", "control", "answers")
 """The smallest program with its replays, control runs and experiment."""
 
-UNITED = ("links", "notes", "history", "former")
+UNITED = ("links", "notes", "history", "former", "models")
 
 WHO = "findings reclassify"
 """The name in the history for changes that the rules make."""

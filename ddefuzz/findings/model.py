@@ -190,7 +190,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     smallest program, observed in a fresh process when it was confirmed. `control` has the results of its control runs.
     Both are unset until then. `answers` has the results of the experiment on its guard. `former` are the ids that this
     finding, or findings merged into it, had before the rules of classification changed. `given_title` is a person's
-    title, else empty.
+    title, else empty. `models` are the names of the models of a study (`ddefuzz study --db`) that meet it.
 
     `expires` is the date (ISO) until which a decision holds, empty for ever. `known_in` are the versions of torch for
     which it was made, empty for all. A campaign fails on the finding again after that date and in other versions.
@@ -219,6 +219,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     control: Control | None = None
     answers: Answers | None = None
     former: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     history: tuple[HistoryEntry, ...] = ()
@@ -346,6 +347,7 @@ class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
     torch: tuple[str, ...]
     state: State
     fixed_in: tuple[str, ...] = ()  # empty in rows of schema 0014
+    models: tuple[str, ...] = ()
     duplicate_of: str | None
     priority: Priority
     owner: str
@@ -515,7 +517,7 @@ def _title_of(signature: Signature, cause: Cause, failure: Failure | None, ops: 
 
 def normalized(finding: Finding) -> Finding:
     """The same finding with its collections sorted and without repetitions."""
-    names = ("fixed_in", "labels", "known_in", "links", "notes", "history")
+    names = ("fixed_in", "labels", "known_in", "models", "links", "notes", "history")
     return replace(
         finding,
         **{name: tuple(sorted(set(getattr(finding, name)))) for name in names},
@@ -525,7 +527,7 @@ def normalized(finding: Finding) -> Finding:
 
 
 _DOCUMENTED = (
-    *("id", "title", "kind", "cause", "site", "anchor", "ops", "expression", "stages", "verdicts"),
+    *("id", "title", "kind", "cause", "site", "anchor", "ops", "models", "expression", "stages", "verdicts"),
     *("state", "duplicate_of", "fixed_in", "owner", "priority", "labels", "expires", "known_in", "steps", "minimal"),
     *("original", "attempts", "confirmed", "torch_versions", "count", "first_seen", "last_seen", "occurrences"),
     *("links", "notes", "history", "former", "control", "answers", "data_dependent", "stage", "shown", "failure"),

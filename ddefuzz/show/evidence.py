@@ -173,6 +173,7 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("owner", finding.owner),
         ("priority", finding.priority),
         ("labels", ", ".join(finding.labels)),
+        ("models", ", ".join(finding.models)),
         ("confirmed", _confirmed(finding)),
         ("seen", f"{times}, {seen_in} UTC" if begun and ended else ""),
         ("former ids", ", ".join(finding.former)),

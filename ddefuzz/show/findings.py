@@ -95,9 +95,27 @@ COLUMNS: tuple[tuple[Column, Callable[[FindingSummary], str]], ...] = (
     (Column("state"), lambda finding: said_of(finding.state, finding.fixed_in)),
 )
 
+OF_IMPACT: tuple[tuple[Column, Callable[[FindingSummary], str]], ...] = (
+    *COLUMNS[:2],
+    (Column("models", right=True), lambda finding: str(len(finding.models))),
+    (Column("ops", right=True), lambda finding: str(len(finding.ops))),
+    *COLUMNS[2:],
+)
+"""The columns where findings are sorted by `impact`."""
+
+
+def impact(finding: FindingSummary) -> tuple[int, int]:
+    """The key for sorting by what meets a finding, the most first: models of a study, then functions."""
+    return -len(finding.models), -len(finding.ops)
+
 
 def list_view(
-    findings: Sequence[FindingSummary], call: Invocation, left_out: int = 0, filters: str = "", total: int = 0
+    findings: Sequence[FindingSummary],
+    call: Invocation,
+    left_out: int = 0,
+    filters: str = "",
+    total: int = 0,
+    columns: tuple[tuple[Column, Callable[[FindingSummary], str]], ...] = COLUMNS,
 ) -> Iterator[Block]:
     """The table, and what to type next.
 
@@ -115,8 +133,8 @@ def list_view(
     elif not findings:
         yield prose("no findings (`{}` looks for some)", call.command("run"))
     else:
-        cells = (TableRow(tuple(cell(finding) for _, cell in COLUMNS)) for finding in findings)
-        yield Table(tuple(column for column, _ in COLUMNS), tuple(cells))
+        cells = (TableRow(tuple(cell(finding) for _, cell in columns)) for finding in findings)
+        yield Table(tuple(column for column, _ in columns), tuple(cells))
         first = findings[0]
         commands = (
             f"{call.command('findings', 'show', first.id)}  # all that is known of it",

@@ -13,7 +13,9 @@ from ddefuzz.checking import study
 from ddefuzz.checking.study import HeldOut, ModelResult, Plain, Settings, models_in, sections, study_view, totals
 from ddefuzz.cli.main import main
 from ddefuzz.errors import InputError
+from ddefuzz.findings.database import Database
 from ddefuzz.show.markdown import markdown
+from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
 
 HERE = Settings("2.13.0", "unbacked", 120.0, 30.0, "transformers 5.23.0")
 
@@ -121,6 +123,31 @@ def test_a_model_that_cannot_be_made_does_not_end_the_study(
         "expected a file with models",
         "ddefuzz: left out (2 of 2): f: m.py: found arguments whose construction raises ValueError: no",
     ]
+
+
+def test_findings_get_the_names_of_the_models_that_meet_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.py").write_text("f_args = ()\ng_args = ()\n")
+    url = f"sqlite:///{tmp_path}/ddefuzz.db"
+    with Database.open(url) as database:
+        for signature in (CHUNK, ROLL):
+            database.record(sighting(signature), START)
+
+    def studied(pool: object, one: Any, live: object) -> ModelResult:
+        keys = {"f": (CHUNK.key, "dde-0123456789"), "g": ()}[one.target.case]
+        return ModelResult(one.group, one.target.case, one.settings, "fail", Plain(), Plain(), keys=keys)
+
+    monkeypatch.setattr(study, "study_model", studied)
+    words = ["ddefuzz", "study", "--group", "own", "--models", str(tmp_path), "--db", url]
+    monkeypatch.setattr("sys.argv", words)
+    for _ in range(2):
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        with Database.open(url) as database:
+            assert [database.get(one.key).models for one in (CHUNK, ROLL)] == [("f",), ()]
+    assert f"1 finding of {url} is met by models" in capsys.readouterr().err
 
 
 def test_a_file_of_kept_rows_without_settings_is_refused(

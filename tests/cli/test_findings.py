@@ -177,6 +177,23 @@ def test_the_table_on_a_wide_page(url: str) -> None:
     assert f"ddefuzz findings show {CHUNK.key}" in shown
 
 
+def test_by_impact_models_come_before_ops(url: str) -> None:
+    """CHUNK is reached by three functions, ROLL by one and a model."""
+    with Database.open(url) as database:
+        for op in ("torch.split", "torch.tensor_split"):
+            database.record(msgspec.structs.replace(sighting(CHUNK), ops=(op,)), START)
+
+    def rows() -> list[list[str]]:
+        lines = findings(url, "list", "--sort", "impact", columns=200).stdout.splitlines()
+        return [line.split()[:4] for line in lines if line.startswith("dde-")]
+
+    cause = "avoidable"
+    assert rows() == [[CHUNK.key, cause, "0", "3"], [ROLL.key, cause, "0", "1"]]
+    with Database.open(url) as database:
+        database.decide(ROLL.key, lambda finding: msgspec.structs.replace(finding, models=("bert",)))
+    assert rows() == [[ROLL.key, cause, "1", "1"], [CHUNK.key, cause, "0", "3"]]
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80, 120, 160, 200])
 def test_the_table_fits_the_page_and_shows_every_id(url: str, columns: int) -> None:
     lines = findings(url, "list", columns=columns).stdout.splitlines()

@@ -67,6 +67,7 @@ WHOLE = msgspec.structs.replace(
     labels=("x",),
     fixed_in=("2.14",),
     former=("dde-2",),
+    models=("bert",),
     links=("https://example.org",),
     notes=(Note("2026-01-31T12:00:00.000000Z", "who", "text"),),
 )
