@@ -122,6 +122,14 @@ BENCHMARKS = {
             option("--seconds", 600, "CPU seconds of one export at most."),
         ),
     ),
+    "arguments": Benchmark(
+        """List the arguments of torch's functions that no row of the catalogue gives another value than the default.
+
+        Bools, texts and optional arguments count. The table says which values samples of OpInfo give them. Nothing is
+        run, and what a campaign draws for a slot of a row counts as another value.
+        """,
+        "arguments:run",
+    ),
     "backtest": Benchmark(
         """Measure how many failures that were reported to PyTorch are among the findings, by category.
 

@@ -47,6 +47,7 @@ FACTORIES: tuple[OpSpec, ...] = (
     op("x.new_empty(n, k).fill_(1)", x=X, n=N, k=Number(1, 3)),
     op("x.new_empty_strided((n, m), (1, n)).fill_(1)", x=X, n=Size(1), m=N),
     op("torch.vander(x, n)", x=Tensor(1, 1, max_numel=32), n=Size(1, 8), stops=True),
+    op("torch.vander(x, n, increasing=True)", x=Tensor(1, 1, max_numel=32), n=Size(1, 8), stops=True),
     op("torch.complex(x, y)", x=Tensor(1), y=Tensor(like="x")),
     op("torch.polar(x, y)", x=Tensor(1), y=Tensor(like="x")),
     op("torch.meshgrid(x, y, indexing=w)", x=Tensor(1, 1), y=Tensor(1, 1, max_numel=32), w=choice("ij", "xy")),

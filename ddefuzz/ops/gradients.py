@@ -22,6 +22,9 @@ GRADIENTS: tuple[OpSpec, ...] = (
     op(SUMMED, x=Leaf((3, 4), (0, 1), "transposed"), stops=True),
     op(SUMMED, x=Leaf((3, 4, 3, 3), (0, 1, 2, 3), "transposed"), stops=True),
     op(SUMMED, x=Leaf((3, 4, 3, 3, 3), (0, 1, 2, 3, 4), "transposed"), stops=True),
+    op("(x.mul(2).backward(torch.ones_like(x), retain_graph=True), x.grad)[1]", x=Leaf((3, 4), (0, 1), "transposed"),
+       stops=True),
+    op("torch.autograd.grad(x * x, x, torch.ones_like(x), create_graph=True)[0]", x=Leaf((3, 4), (0,))),
     op("torch.autograd.grad(torch.autograd.grad(torch.conv2d(x, w).sum(), [x], create_graph=True)[0].sum(), [w])[0]",
        x=Leaf((3, 1, 4, 4), (0,)), w=Leaf((3, 1, 2, 2))),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddefuzz.ops.spec import At, DimOf, Number, OpSpec, Size, Tensor, choice, op
+from ddefuzz.ops.spec import FLAG, At, DimOf, Number, OpSpec, Size, Tensor, choice, op
 
 X = Tensor(1)
 MATRIX = Tensor(2, 2, max_numel=256)
@@ -56,6 +56,8 @@ DECOMPOSITIONS: tuple[OpSpec, ...] = (
     op("torch.linalg.inv(x + torch.eye(3) * 2)", n=BATCHED, x=SQUARE),
     op("torch.linalg.pinv(x + torch.eye(3) * 2)", x=MATRIX),
     op("torch.linalg.qr(x)", x=MATRIX),
+    op("torch.linalg.qr(x, m)", x=MATRIX, m=choice("complete", "r")),
+    op("torch.linalg.pinv(x, atol=0.1)", x=MATRIX),
     op("torch.linalg.svdvals(x)", x=MATRIX),
     op("torch.linalg.matrix_rank(x)", x=MATRIX, stops=True),
     op("torch.linalg.lu_factor(x + torch.eye(3) * 2)", n=BATCHED, x=SQUARE),
@@ -63,9 +65,12 @@ DECOMPOSITIONS: tuple[OpSpec, ...] = (
     op("torch.linalg.solve_triangular(x.triu() + torch.eye(3) * 4, z, upper=True)",
        n=BATCHED, x=SQUARE, z=Tensor(shape=("n", 3, 2))),
     op("torch.linalg.solve(torch.eye(n) * 2, z)", n=BATCHED, z=Tensor(shape=("n", 3))),
+    op("torch.linalg.solve(x + torch.eye(3) * 2, z, left=False)", n=BATCHED, x=SQUARE, z=Tensor(shape=("n", 2, 3))),
     op("torch.linalg.solve_triangular(torch.eye(n), z, upper=True)", n=BATCHED, z=Tensor(shape=("n", 3))),
     op("torch.linalg.svd(x, full_matrices=False)", x=MATRIX),
     op("torch.linalg.lstsq(x, z)", n=BATCHED, x=SQUARE, z=Tensor(shape=("n", 3, 2)), stops=True),
+    op("torch.linalg.lstsq(x, z, rcond=0.1, driver=m)", n=BATCHED, x=SQUARE, z=Tensor(shape=("n", 3, 2)),
+       m=choice("gels", "gelsd", "gelsy"), stops=True),
     op("torch.linalg.cholesky(x @ x.mT + torch.eye(3))", n=BATCHED, x=SQUARE),
     op("torch.linalg.eigvalsh(x @ x.mT)", n=BATCHED, x=SQUARE),
     op("torch.linalg.matrix_exp(x)", n=BATCHED, x=SQUARE),
@@ -76,6 +81,7 @@ DECOMPOSITIONS: tuple[OpSpec, ...] = (
     op("torch.cdist(x, y)", x=MATRIX, y=Tensor(shape=(2, At("x", 1))), stops=True),
     op("torch.pdist(x)", x=MATRIX),
     op("torch.nn.functional.pairwise_distance(x, y)", x=X, y=Tensor(like="x")),
+    op("torch.nn.functional.pairwise_distance(x, y, keepdim=True)", x=X, y=Tensor(like="x")),
     op("torch.nn.functional.cosine_similarity(x, y, dim=d)", x=X, d=D, y=Tensor(like="x"), stops=True),
 )  # fmt: skip
 
@@ -98,4 +104,6 @@ TRANSFORMS: tuple[OpSpec, ...] = (
     op("torch.stft(x, 4, hop_length=k, window=torch.ones(4), return_complex=True)",
        n=Size(8, 16), x=Tensor(shape=("n",)), k=Number(1, 3)),
     op("torch.stft(x, 4, window=torch.ones(4), return_complex=True)", n=BATCHED, x=Tensor(shape=("n", 12))),
+    op("torch.stft(x, 4, 2, 3, torch.ones(3), c, m, True, return_complex=True)", n=Size(8, 16),
+       x=Tensor(shape=("n",)), c=FLAG, m=choice("constant", "replicate")),
 )  # fmt: skip
