@@ -7,7 +7,7 @@ error. Their results are no tensors, and are not returned by programs.
 
 from __future__ import annotations
 
-from ddefuzz.ops.spec import At, OpSpec, Tensor, op
+from ddefuzz.ops.spec import At, Data, OpSpec, Tensor, op
 
 X = Tensor(1, 3)
 X2 = Tensor(2, 3)
@@ -61,6 +61,10 @@ REFERENCES: tuple[OpSpec, ...] = (
     op("torch._decomp.decompositions.isin(x, y)", x=Tensor(1, 1), y=Tensor(1, 1)),
     op("torch._prims_common.check_significant_strides(x, y, only_cuda=False)", x=X, y=SAME),
     op("(x, torch._debug_has_internal_overlap(x[:, ::2]))[0]", x=Tensor(shape=(3, 4))),
+    op(
+        "list(map(lambda n: (torch._dynamo.override_optimization_hint(n, 64), torch.ones(n))[1], [s[0].item()]))[0]",
+        s=Data("sizes", (2,)),
+    ),
     op(BACKEND, w=Tensor(shape=(3, 2, 2, 2)), x=Tensor(shape=(3, 2, 4, 4)), stops=True),
     op(BACKEND, w=Tensor(shape=(3, 2, 5, 5)), x=Tensor(shape=(1, 2, 8, 8)), stops=True),
 )
