@@ -60,7 +60,7 @@ def test_no_slot_has_the_name_of_a_parameter() -> None:
 
 
 def test_campaigns_draw_functions_that_read_values_around_them() -> None:
-    programs = [case("functions", 4, index) for index in range(60)]
+    programs = [case("functions", 5, index) for index in range(60)]
     inside = [function for program in programs for function in functions(program)]
     assert len(inside) > 60
     assert sum(bool(names_in(function)) for function in inside) > 5
