@@ -161,13 +161,13 @@ def _calls(expr: Expr) -> Iterator[Call]:
 def _given(call: Call, slots: dict[str, Slot]) -> Iterator[tuple[str, str]]:
     """The parameters to which a call gives another value than the default, each with the value."""
     named = dict(call.kwargs)
-    for one in parameters(call.function):
-        given = named.get(one.name)
-        if given is None and one.at is not None and one.at < len(call.args):
-            given = call.args[one.at]
+    for parameter in parameters(call.function):
+        given = named.get(parameter.name)
+        if given is None and parameter.at is not None and parameter.at < len(call.args):
+            given = call.args[parameter.at]
         if given is None:
             continue
         slot = slots.get(given.id) if isinstance(given, Name) else None
         for value in slot.options if isinstance(slot, Choice) else (given,):
-            if not (isinstance(value, Literal | Constant) and print_expression(value) == repr(one.default)):
-                yield one.name, print_expression(value)
+            if not (isinstance(value, Literal | Constant) and print_expression(value) == repr(parameter.default)):
+                yield parameter.name, print_expression(value)

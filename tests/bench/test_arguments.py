@@ -11,6 +11,7 @@ from ci.bench import arguments
 from ci.bench.arguments import Arguments
 from ci.bench.command import Session
 from ddefuzz.cli.output import LiveLine
+from ddefuzz.generate import opinfo
 from ddefuzz.ops.spec import FLAG, DimOf, OpSpec, Tensor, choice, op
 from ddefuzz.program.expressions import parse_expression
 from ddefuzz.program.model import Call
@@ -27,7 +28,7 @@ def values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *rows: OpSpec, sampl
 
     monkeypatch.setattr(arguments, "OPS", rows)
     monkeypatch.setattr(arguments, "TEMPLATES", ())
-    monkeypatch.setattr(arguments.opinfo, "entries", lambda: {samples: None} if samples else {})
+    monkeypatch.setattr(opinfo, "entries", lambda: {samples: None} if samples else {})
     monkeypatch.setattr(arguments, "_of_samples", of_samples)
     with LiveLine("") as live:
         measured = arguments.run(Session(live, tmp_path))
@@ -47,17 +48,17 @@ def test_a_value_may_be_given_by_position_or_by_name_also_to_a_method(
 
 def test_the_default_is_no_other_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = op("torch.nn.functional.interpolate(x, size=4, mode=m, antialias=False)", x=X, m=choice("nearest", "area"))
-    found = values(tmp_path, monkeypatch, row, samples="torch.nn.functional.interpolate(x, size=4, align_corners=True)")
+    given = values(tmp_path, monkeypatch, row, samples="torch.nn.functional.interpolate(x, size=4, align_corners=True)")
     prefix = "torch.nn.functional.interpolate"
-    assert found[f"{prefix} mode"] == "'area'"
-    assert found[f"{prefix} antialias"] == ""
-    assert found[f"{prefix} align_corners"] == "True"
-    assert f"{prefix} size" in found
-    assert "No row of the catalogue gives 4 of them another value" in found["text"]
-    assert "a sample of OpInfo for 3 of these" in found["text"].replace("\n", " ")
+    assert given[f"{prefix} mode"] == "'area'"
+    assert given[f"{prefix} antialias"] == ""
+    assert given[f"{prefix} align_corners"] == "True"
+    assert f"{prefix} size" in given
+    assert "No row of the catalogue gives 4 of them another value" in given["text"]
+    assert "a sample of OpInfo for 3 of these" in given["text"].replace("\n", " ")
 
 
 def test_modules_have_the_parameters_of_their_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = values(tmp_path, monkeypatch, op("torch.nn.Conv2d(2, 3, 2, padding_mode='reflect')(x)", x=X))
-    assert found["torch.nn.Conv2d padding_mode"] == "'reflect'"
-    assert found["torch.nn.Conv2d bias"] == ""
+    given = values(tmp_path, monkeypatch, op("torch.nn.Conv2d(2, 3, 2, padding_mode='reflect')(x)", x=X))
+    assert given["torch.nn.Conv2d padding_mode"] == "'reflect'"
+    assert given["torch.nn.Conv2d bias"] == ""
