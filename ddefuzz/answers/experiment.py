@@ -421,21 +421,25 @@ def _of_program(asked: NamedProgram, stage: Stage, site: Site, raised: RaisedErr
         around = in_python(raised, site)
         if around is not None:
             rows += _in_python(guard, around)
-    judged = tuple(_without(_static_differences(guard, rows), row) for row in rows)
+    differing = frozenset(call for row in rows for call in row.differs)
+    static_too = static_differences(asked.subject, stage, differing, runner)
+    judged = tuple(_without(static_too, row) for row in rows)
     of_program = OfProgram(asked.name, raised.expression, judged, "not a guard")
     return msgspec.structs.replace(of_program, verdict=verdict(tallied([of_program])))
 
 
-def _static_differences(guard: _OpenGuard, rows: Iterable[GuardOutcome]) -> frozenset[CallSize]:
-    """The kinds of values at which what is captured differs from eager with static sizes, too: a decomposition may
-    treat infinities otherwise. No answer of a guard changes that.
+def static_differences(
+    subject: Subject, stage: Stage, differing: frozenset[CallSize], runner: Runner
+) -> frozenset[CallSize]:
+    """Of the calls at which what is captured differs from eager, the kinds of values at which it does so with static
+    sizes, too: a decomposition may treat infinities otherwise. No change of a guard changes that.
     """
-    suspects = tuple(call for call in VALUE_CALLS if any(call in row.differs for row in rows))
-    if not suspects or not isinstance(guard.subject, ProgramSubject):
+    suspects = tuple(call for call in VALUE_CALLS if call in differing)
+    if not suspects or not isinstance(subject, ProgramSubject):
         return frozenset()
-    subject = ProgramSubject(print_program(static(guard.subject.program())))
-    seen = guard.runner(Run(subject, guard.stage, calls=suspects))
-    return frozenset(call.size for call in seen.calls if ends(_input_of(subject, seen), call) == "differs")
+    made = ProgramSubject(print_program(static(subject.program())))
+    seen = runner(Run(made, stage, calls=suspects))
+    return frozenset(call.size for call in seen.calls if ends(_input_of(made, seen), call) == "differs")
 
 
 def _without(calls: frozenset[CallSize], row: GuardOutcome) -> GuardOutcome:

@@ -39,7 +39,10 @@ importing it at the top of a module leads to a cycle."""
 
 ELSEWHERE = {
     "torch": "import torch",
-    "is_contiguous_or_false": "from torch._prims_common import is_contiguous_or_false",
+    **{
+        name: f"from torch._prims_common import {name}"
+        for name in ("is_contiguous_or_false", "is_contiguous_for_memory_format_or_false")
+    },
 }
 """Imports of names that are not in `SHAPES`."""
 
@@ -126,7 +129,9 @@ _OTHER = "torch._check_with({}, "
 _MANY_SIZES = re.compile(r"(?:shape|sizes|strides|dims|size\(\)|stride\(\))$|^\(|\[[^\]]*:[^\]]*\]$")
 """The text of a tuple of sizes. torch's `sym_eq` compares two of them without evaluating."""
 
-_A_NAME = re.compile(r"(?<![.\w])(guard_or_false|guard_or_true|sym_eq|sym_and|sym_or|is_contiguous_or_false|torch)\b")
+_A_NAME = re.compile(
+    r"(?<![.\w])(guard_or_false|guard_or_true|sym_eq|sym_and|sym_or|is_contiguous(?:_for_memory_format)?_or_false|torch)\b"
+)
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -239,6 +244,9 @@ def _guards(source: Source, node: ast.expr) -> Iterator[Change]:
                 yield Change(f"guard_or_{value}", node, f"guard_or_{value}({source.of(decided)})")
         case ast.Call(ast.Attribute(tensor, "is_contiguous"), [], []):
             yield Change("guard_or_false", node, f"is_contiguous_or_false({source.of(tensor)})")
+        case ast.Call(ast.Attribute(tensor, "is_contiguous"), [], [ast.keyword("memory_format", memory_format)]):
+            asked = f"{source.of(tensor)}, memory_format={source.of(memory_format)}"
+            yield Change("guard_or_false", node, f"is_contiguous_for_memory_format_or_false({asked})")
         case ast.Compare() | ast.BoolOp() | ast.Name() | ast.Attribute() | ast.Call(ast.Attribute(ast.Name("torch"))):
             for value in ("false", "true"):
                 for text in _truths(source, node):
@@ -262,11 +270,14 @@ def _truths(source: Source, node: ast.expr) -> Iterator[str]:
 def truth(source: Source, node: ast.expr) -> str:
     """The text of the truth of an expression. It evaluates no guard."""
     match node:
+        case ast.Compare(ast.Call(ast.Name("min"), [many], []), [ast.Lt() | ast.LtE() as op], [least]):
+            return f"sym_or(False, *(one {COMPARISONS[type(op)].text} {source.of(least)} for one in {source.of(many)}))"
         case ast.Compare(_, [_]):
             sides = (source.of(node.left), source.of(node.comparators[0]))
             if isinstance(node.ops[0], ast.Eq | ast.NotEq) and any(map(_MANY_SIZES.search, sides)):
                 return _equal(source, node)
-            return source.of(node)
+            extrema = (_extremum(source, node.left), _extremum(source, node.comparators[0]))
+            return source.of(node) if extrema == sides else f"{extrema[0]} {_operator(node)} {extrema[1]}"
         case ast.Compare(left, ops, others):
             pairs = zip((left, *others), ops, others, strict=False)
             parts = [
@@ -285,6 +296,10 @@ def truth(source: Source, node: ast.expr) -> str:
             return source.of(node)
 
 
+def _operator(node: ast.Compare) -> str:
+    return COMPARISONS[type(node.ops[0])].text if type(node.ops[0]) in COMPARISONS else "<"
+
+
 def _of_each(source: Source, each: ast.GeneratorExp, text: str, *, is_all: bool) -> str:
     """The truth of all or any of a generator. It may have no item, which torch's functions do not take."""
     loops = source.of(each).removeprefix("(").removesuffix(")").partition(source.of(each.elt))[2]
@@ -301,8 +316,12 @@ def falsity(source: Source, node: ast.expr) -> str:
     match node:
         case ast.Compare(_, [ast.NotEq()]) if "sym_eq" in truth(source, node):
             return truth(source, node).removeprefix("torch.sym_not(").removesuffix(")")
+        case ast.Compare(ast.Call(ast.Name("min"), [many], []), [ast.Lt() | ast.LtE() as op], [least]):
+            opposite = COMPARISONS[COMPARISONS[type(op)].opposite].text
+            return f"sym_and(True, *(one {opposite} {source.of(least)} for one in {source.of(many)}))"
         case ast.Compare(left, [op], [right]) if type(op) in COMPARISONS and "sym_eq" not in truth(source, node):
-            return f"{source.of(left)} {COMPARISONS[COMPARISONS[type(op)].opposite].text} {source.of(right)}"
+            opposite = COMPARISONS[COMPARISONS[type(op)].opposite].text
+            return f"{_extremum(source, left)} {opposite} {_extremum(source, right)}"
         case ast.UnaryOp(ast.Not(), operand):
             return truth(source, operand)
         case ast.Call(ast.Name("all" | "any" as name), [ast.GeneratorExp() as each]):
@@ -331,12 +350,41 @@ def _checks(source: Source, node: ast.expr) -> Iterator[Change]:
             message_text = None if message is None else source.of(message)
             text = _call(source, statement, _OTHER.format("AssertionError"), truth(source, test), message_text or '""')
             yield Change("torch._check", statement, text)
-        case ast.If(test, [ast.Raise(exc=ast.Call(ast.Name(error), args, []))], []) if len(args) <= 1:
-            if not source.of(statement).startswith("elif"):
-                message_text = source.of(args[0]) if args else '""'
-                yield from _raising(source, statement, test, node, error, message_text)
+        case ast.If(test):
+            raising = raised_by(source, statement)
+            if raising is not None:
+                yield from _raising(source, statement, test, node, *raising)
         case _:
             return
+
+
+def raised_by(source: Source, statement: ast.If) -> tuple[str, str] | None:
+    """The class of the error that a branch raises, and the text of its message. None if it does something else."""
+    match statement.body:
+        case [ast.Raise(exc=ast.Call(ast.Name(error), args, []))] if len(args) <= 1:
+            return error, source.of(args[0]) if args else '""'
+        case [
+            ast.Assign([ast.Name(message)], value),
+            ast.Raise(exc=ast.Call(ast.Name(error), [ast.Name(name)], [])),
+        ] if message == name:
+            return error, source.of(value)
+        case _:
+            return None
+
+
+def placed(source: Source, statement: ast.If) -> tuple[str, str, str] | None:
+    """What is before and after the code in place of a branch that raises, and the indentation of that code.
+
+    An `elif` is the code of an `else`. What follows a branch that raises need not be an `else`. None for both at once.
+    """
+    indent, is_elif = source.indent(statement), source.of(statement).startswith("elif")
+    match statement.orelse:
+        case []:
+            return (f"else:\n{indent}    ", "", f"{indent}    ") if is_elif else ("", "", indent)
+        case [ast.If() as following] if not is_elif and source.of(following).startswith("elif"):
+            return "", f"\n{indent}{source.of(following).removeprefix('el')}", indent
+        case _:
+            return None
 
 
 def _argument(source: Source, condition: ast.expr, node: ast.expr) -> Iterator[Change]:
@@ -350,34 +398,34 @@ def _argument(source: Source, condition: ast.expr, node: ast.expr) -> Iterator[C
 
 
 def _raising(
-    source: Source, statement: ast.If, test: ast.expr, node: ast.expr, error: str, message: str | None
+    source: Source, statement: ast.If, test: ast.expr, node: ast.expr, error: str, message: str
 ) -> Iterator[Change]:
+    place = placed(source, statement)
+    if place is None:
+        return
+    before, after, indent = place
     name = CHECKS.get(error, _OTHER.format(error))
-    rest = ""
     decided = test
     values = test.values if isinstance(test, ast.BoolOp) else []
     clause = next((value for value in values if node in ast.walk(value)), node)
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and clause in values:
         # The other clauses, which can be decided, still raise.
         others = " or ".join(source.of(value) for value in values if value is not clause)
-        indent = source.indent(statement)
-        rest = f"if {others}:\n{indent}    {source.of(statement.body[0])}\n{indent}"
+        raising = source.of(statement.body[0]) if len(statement.body) == 1 else f"raise {error}({message})"
+        before += f"if {others}:\n{indent}    {raising}\n{indent}"
         decided = clause
     elif clause in values:
         others = " and ".join(source.of(value) for value in values if value is not clause)
-        inner = f"{source.indent(statement)}    "
-        yield Change(
-            "torch._check",
-            statement,
-            f"if {others}:\n{inner}{_call_at(inner, name, falsity(source, clause), message)}",
-        )
+        before += f"if {others}:\n{indent}    "
+        checked = _call_at(f"{indent}    ", name, falsity(source, clause), message)
+        yield Change("torch._check", statement, f"{before}{checked}{after}")
         return
     conditions = [falsity(source, decided)]
     match decided:
         case ast.Compare(ast.Name() | ast.Attribute(), [ast.NotEq()], [ast.Name() | ast.Attribute()]):
             conditions.append(f"sym_eq({source.of(decided.left)}, {source.of(decided.comparators[0])})")
     for condition in dict.fromkeys(conditions):
-        yield Change("torch._check", statement, rest + _call(source, statement, name, condition, message))
+        yield Change("torch._check", statement, f"{before}{_call_at(indent, name, condition, message)}{after}")
 
 
 def _call(source: Source, statement: ast.stmt, name: str, condition: str, text: str | None) -> str:
@@ -409,15 +457,30 @@ def _symbolic(source: Source, node: ast.expr) -> Iterator[Change]:
             yield forms(f"torch.sym_{name}({_extremum(source, first)}, {_extremum(source, second)})")
         case ast.Call(ast.Name("int"), [number], []):
             yield forms(f"torch.sym_int({source.of(number)})")
+        case ast.Call(ast.Attribute(ast.Name("math"), "sqrt"), [number], []):
+            yield forms(f"torch.sym_sqrt({source.of(number)})")
+        case ast.Call(ast.Attribute(ast.Attribute(tensor, "shape"), "numel"), [], []):
+            yield forms(f"{source.of(tensor)}.numel()")
         case ast.Call(ast.Attribute(ast.Name("math"), "floor"), [ast.BinOp(first, ast.Div(), second)], []):
             yield forms(f"({source.of(first)} // {source.of(second)})")
         case _:
             yield from _selected(source, node)
 
 
+_OF_NUMBERS = (ast.Name, ast.Constant, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Load, ast.UnaryOp, ast.USub)
+"""What sums and products of numbers consist of: both sides of a selection are computed, so none may raise."""
+
+
 def _selected(source: Source, node: ast.expr) -> Iterator[Change]:
-    """A selection in place of a branch that adds to a number or takes from it."""
+    """A selection in place of a branch that adds to a number or takes from it, and of one of two numbers."""
     match source.parents[node]:
+        case ast.IfExp(test, body, orelse) as whole if (
+            test is node
+            and any(isinstance(side, ast.BinOp | ast.Constant) for side in (body, orelse))
+            and all(isinstance(part, _OF_NUMBERS) for side in (body, orelse) for part in ast.walk(side))
+        ):
+            selected = f"torch.sym_ite({truth(source, node)}, {source.of(body)}, {source.of(orelse)})"
+            yield Change("a symbolic form", whole, selected)
         case ast.If(test, [ast.AugAssign(ast.Name(name), ast.Add() | ast.Sub() as op, value)], []) as statement if (
             test is node and not source.of(statement).startswith("elif")
         ):

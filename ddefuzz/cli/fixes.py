@@ -18,7 +18,7 @@ from ddefuzz.files import write_files
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.fixes.group import Coverage, coverage, grouped
+from ddefuzz.fixes.group import Coverage, coverage, grouped, on_trial
 from ddefuzz.fixes.model import LABELS, PATCH, REQUEST, TEST, Fix, Label, named, read_fixes, remove_others, write_fixes
 from ddefuzz.fixes.verify import apply_fault
 from ddefuzz.fixes.work import baselines, job_of, verified
@@ -180,11 +180,13 @@ def verify(
     """Make the changes of Python code in a copy of torch, and run the findings, torch's samples and a test there.
 
     Each result is written as soon as it is known. So you can stop it and start it again. One group takes about 20 CPU
-    seconds. Without ID, all groups whose guard is in Python are tried.
+    seconds. Without ID, all groups whose guard is in Python are tried, and findings that are in no group: only verified
+    changes of these are kept.
     """
     torch = version("torch")
     findings, fixes = _loaded(db, folder)
-    known = tried(folder)
+    trials = on_trial(findings, fixes)
+    fixes, known = (*fixes, *trials), tried(folder)
     by_id = {one.id: one for one in findings}
     chosen = [named(one, fixes) for one in ids] or [
         fix for fix in fixes if fresh or fix.id not in known or known[fix.id].torch != torch
@@ -210,8 +212,9 @@ def verify(
                 others = [one for one in findings if one.id not in taken]
                 forms = {(fix.site, fix.guards[0]): fix.form for fix in known.values() if fix.label == "verified"}
                 fix = verified(job, before, others, torch, forms)
-                known[fix.id] = fix
-                write_fixes([fix], folder)
+                if fix.label == "verified" or job.fix not in trials:
+                    known[fix.id] = fix
+                    write_fixes([fix], folder)
                 tick(f": {fix.id} {fix.label}: {job.fix.site}")
     verified_now = sum(fix.label == "verified" for fix in known.values())
     say(f"{counted(verified_now, 'verified change')} in {folder}")

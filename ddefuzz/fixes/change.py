@@ -15,12 +15,13 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ddefuzz import syntax
 from ddefuzz.answers.patch import (
     CHECKS,
+    ELSEWHERE,
     LONGEST_LINE,
     SHAPES,
     Change,
@@ -30,18 +31,23 @@ from ddefuzz.answers.patch import (
     falsity,
     located,
     names_in,
+    placed,
+    raised_by,
     shown,
     source_of,
     truth,
 )
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.site import site
-from ddefuzz.instrument.events import RaisedError
+from ddefuzz.instrument.events import Frame, RaisedError
+
+MOST_CALLERS: Final = 3
+"""How many callers of a function that decides may ask otherwise."""
 
 DELETED: Final = "a redundant test is deleted"
 
-SCRIPTED: Final = frozenset({"torch/nn/functional.py"})
-"""Files whose functions `torch.jit.script` compiles and dynamo traces, with the names `_jit_unused` and `_Any`."""
+SCRIPTED: Final = ("torch/nn/functional.py", "torch/nn/modules/", "torch/_lowrank.py", "torch/functional.py")
+"""Files whose functions and methods `torch.jit.script` compiles and dynamo traces."""
 
 
 def candidates(
@@ -54,9 +60,30 @@ def candidates(
     where, frame = site(raised)
     if where.language != "Python" or where.module is None or frame.file != where.module:
         return
-    source = Source(texts[where.module]) if texts and where.module in texts else source_of(where.module)
-    if source is not None:
-        yield from in_form_of_file(source, where.module, frame.line, python_anchor(frame), order)
+    source = _source(where.module, texts or {})
+    if source is None:
+        return
+    of_callers = _of_callers(raised, frame, texts or {})
+    of_branch = in_form_of_file(source, where.module, frame.line, python_anchor(frame))
+    yield from sorted((*of_callers, *of_branch), key=lambda one: order(one.form))
+
+
+def _source(file: str, texts: Mapping[str, str]) -> Source | None:
+    return Source(texts[file]) if file in texts else source_of(file)
+
+
+def _of_callers(raised: RaisedError, frame: Frame, texts: Mapping[str, str]) -> Iterator[Patch]:
+    """A caller that asks what may be undecided: `is_contiguous_or_false` in place of `is_contiguous`."""
+    frames = raised.python[: raised.python.index(frame)] if frame in raised.python else ()
+    for caller in reversed(frames[-MOST_CALLERS:]):
+        called = caller.code.partition("(")[0]
+        source = _source(caller.file, texts) if f"{called}_or_false" in ELSEWHERE else None
+        node = located(source, caller.line, python_anchor(caller)) if source is not None else None
+        if source is not None and isinstance(node, ast.Call):
+            text = source.of(node).replace(called, f"{called}_or_false", 1)
+            change = Change("guard_or_false of the caller", node, text)
+            after = source.edited(node, text, names_in(text))
+            yield Patch(change.form, caller.file, shown(source, change), source.text, after)
 
 
 def in_form_of_file(
@@ -101,7 +128,7 @@ def _changed(source: Source, node: ast.expr, change: Change, file: str) -> str |
     if change.form == DELETED:
         after = syntax.replaced(source.text, change.node, change.text)
         return after if change.text else _without_blank_line(after, change.node.lineno)
-    if file not in SCRIPTED:
+    if not file.startswith(SCRIPTED):
         return source.edited(change.node, change.text, names_in(change.text))
     function = source.function(change.node)
     if function is None:
@@ -122,13 +149,14 @@ def _check_apart(
     source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, statement: ast.If | ast.Assert, node: ast.expr
 ) -> str | None:
     """A branch that raises, or an assert: a function that raises what it raised, and defers what is undecided."""
-    test, error, raising = statement.test, "AssertionError", ""
+    test, error, raising, place = statement.test, "AssertionError", "", ("", "", source.indent(statement))
     if isinstance(statement, ast.If):
-        match statement.body:
-            case [ast.Raise(exc=ast.Call(ast.Name(error)))]:
-                raising = textwrap.dedent(_lines(source, statement.body[0]))
-            case _:
-                return None
+        found, around = raised_by(source, statement), placed(source, statement)
+        if found is None or around is None:
+            return None
+        error = found[0]
+        place = ("el", "", source.indent(statement)) if around[0] else around
+        raising = textwrap.dedent(_lines(source, *statement.body))
         decided: ast.expr = node if _is_clause(test, node) else test
         condition = falsity(source, decided)
     else:
@@ -146,13 +174,15 @@ def _check_apart(
             body = f"if {' or '.join(others)}:\n{indented}\n{body}"
         else:
             body = f"if {' and '.join(others)}:\n{textwrap.indent(body, '    ')}"
-    name = _fresh(source, f"_check_{function.name.strip('_')}")
+    name = _fresh(source, f"_check_{function.name.strip('_').removeprefix('check_')}")
     names = _locals(function, body)
-    indent = source.indent(statement)
-    old = textwrap.indent(textwrap.dedent(_lines(source, statement)), f"{indent}    ")
+    before, after, indent = place
+    last = statement.body[-1] if isinstance(statement, ast.If) else statement
+    kept = textwrap.dedent(_lines(source, statement, last)).removeprefix("el")
+    old = textwrap.indent(kept, f"{indent}    ")
     call = f"{name}({', '.join(names)})"
-    text = f"if torch.jit.is_scripting():\n{old}\n{indent}else:\n{indent}    {call}"
-    if source.of(statement).startswith("elif") or not indent:
+    text = f"{before}if torch.jit.is_scripting():\n{old}\n{indent}else:\n{indent}    {call}{after}"
+    if not indent:
         return None
     return _with_helper(source, function, syntax.replaced(source.text, statement, text), name, names, body, "None")
 
@@ -185,9 +215,9 @@ def _either(source: Source, node: ast.expr, old: str, new: str) -> str:
     return "".join(["(\n", *(f"{indent}    {part}\n" for part in parts), f"{indent})"])
 
 
-def _lines(source: Source, node: ast.stmt) -> str:
-    """The lines of a statement, with their indentation."""
-    return "\n".join(source.text.splitlines()[node.lineno - 1 : node.end_lineno])
+def _lines(source: Source, *nodes: ast.stmt) -> str:
+    """The lines from the first statement to the end of the last one, with their indentation."""
+    return "\n".join(source.text.splitlines()[nodes[0].lineno - 1 : nodes[-1].end_lineno])
 
 
 def _is_clause(test: ast.expr, node: ast.expr) -> bool:
@@ -222,23 +252,31 @@ def _with_helper(
     names: list[str],
     body: str,
     returns: str,
-) -> str:
-    """The text with a function before the one that calls it."""
+) -> str | None:
+    """The text with a function before the function or the class that calls it. None for a function in a function."""
+    outer = [one for one in source.above(function) if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+    if len(outer) > 1 or any(isinstance(one, ast.FunctionDef) for one in outer):
+        return None
+    top = outer[0] if outer else function
+    anything = next(
+        (one for one in ("_Any", "Any") if re.search(rf"^from typing import .*\b{one}\b", source.text, re.M)), "object"
+    )
     typed = {
         one.arg: source.of(one.annotation).removesuffix(" | None")  # what is compared is not None
         for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
         if one.annotation is not None
     }
-    parameters = [f"{one}: {typed.get(one, '_Any')}" for one in names]
+    if outer:
+        typed["self"] = f'"{top.name}"'
+    parameters = [f"{one}: {typed.get(one, anything)}" for one in names]
     head = f"def {name}({', '.join(parameters)}) -> {returns}:"
     if len(head) > LONGEST_LINE:
         head = "\n".join([f"def {name}(", *(f"    {one}," for one in parameters), f") -> {returns}:"])
     shapes = sorted(names_in(body) - {"torch"})
     imported = f"from {SHAPES} import {', '.join(shapes)}\n\n" if shapes else ""
-    helper = f"@_jit_unused\n{head}\n{textwrap.indent(imported + body, '    ')}\n\n\n"
-    first = min([function.lineno, *(one.lineno for one in function.decorator_list)])
+    # What `is_scripting` excludes is not compiled. `torch.jit` may not be there yet when the file is imported.
+    unused = "@_jit_unused\n" if "as _jit_unused" in source.text else ""
+    helper = f"{unused}{head}\n{textwrap.indent(imported + body, '    ')}\n\n\n"
+    first = min([top.lineno, *(one.lineno for one in top.decorator_list)])
     lines = text.splitlines(keepends=True)
-    outer = source.function(function)
-    if outer is not None:
-        return text
     return "".join([*lines[: first - 1], helper, *lines[first - 1 :]])

@@ -62,7 +62,7 @@ def grouped(findings: Iterable[Finding], known: Iterable[Fix] = ()) -> tuple[Fix
             before = [everything[one] for one in groups[name].findings if one in everything]
             groups[name] = replace(groups[name], **_facts([*before, *members]))
         else:
-            groups[name] = _fix(name, members)
+            groups[name] = fix_of(name, members)
     by_finding = {one: fix.id for fix in groups.values() for one in fix.findings}
     for finding in everything.values():
         fix_id = by_finding.get(finding.duplicate_of or "")
@@ -71,6 +71,16 @@ def grouped(findings: Iterable[Finding], known: Iterable[Fix] = ()) -> tuple[Fix
             members = [everything[one] for one in (*fix.findings, finding.id) if one in everything]
             groups[fix_id] = replace(fix, **_facts(members))
     return tuple(sorted(groups.values(), key=_order))
+
+
+def on_trial(findings: Iterable[Finding], fixes: Iterable[Fix]) -> tuple[Fix, ...]:
+    """Groups of the open findings of `CAUSES` in Python that no fix is for: a change may be verified all the same."""
+    taken = {name for fix in fixes for name in fix.findings}
+    made: dict[str, list[Finding]] = {}
+    for finding in to_mend(findings):
+        if finding.id not in taken and finding.site.language == "Python" and is_of_torch(file_of(finding.site)):
+            made.setdefault(id_of(finding), []).append(finding)
+    return tuple(fix_of(name, members) for name, members in made.items())
 
 
 def to_mend(findings: Iterable[Finding]) -> list[Finding]:
@@ -111,7 +121,8 @@ def of_same_change(finding: Finding, others: Iterable[FindingSummary]) -> tuple[
     return tuple(one for one in others if one.cause in CAUSES and id_of(one) == id_of(finding))
 
 
-def _fix(name: str, members: Sequence[Finding]) -> Fix:
+def fix_of(name: str, members: Sequence[Finding]) -> Fix:
+    """The fix of findings that one change mends, with what their stored answers alone say."""
     first = min(members, key=lambda one: (LABELS.index(label_of(one)), one.kind != "dde"))
     members = (first, *(one for one in members if one is not first))
     answers = first.answers

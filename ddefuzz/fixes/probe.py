@@ -1,6 +1,6 @@
 """What is run under one torch to judge changes: as installed, and in a copy. It is a process of its own.
 
-python -P -m ddefuzz.fixes.probe TASKS.json SEEN.jsonl
+`fixes.verify` starts it. It is imported by its name there, because changed guards import it to note their truth.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from typing import Any, Final
 import msgspec
 import torch
 
-from ddefuzz.answers.experiment import CALLS, MADE, SampleRequest, is_of, samples
+from ddefuzz.answers.experiment import CALLS, MADE, SampleRequest, ends, is_of, samples, static_differences
+from ddefuzz.errors import InputError
 from ddefuzz.execute.observe import captured_output, observe, patched
-from ddefuzz.execute.protocol import ProgramSubject, Run, Stage
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage
 from ddefuzz.files import append
-from ddefuzz.fixes.tasks import Sights, Task
+from ddefuzz.fixes.tasks import Sights, Task, Truths
 from ddefuzz.generate import opinfo
 from ddefuzz.instrument import torch_api
+from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.program.model import Attribute, Binary, Call, Literal, Name, Program, Sequence, Step
 from ddefuzz.program.recipes import FLOATS
 from ddefuzz.program.sizes import CallSize, at_data_size, static
@@ -38,36 +40,70 @@ CALLED: Final = ("export", "export-strict", "compile", "aot")
 
 EAGER_SIZES: Final = tuple(size for size in CALLS if not size.startswith("drawn"))
 
+USUAL: Final[tuple[CallSize, ...]] = ("example", "2")
+SMALL: Final[tuple[CallSize, ...]] = ("0", "1")
+"""The sizes at which the truth of a guard is noted."""
+
+FAILS: Final = "fails: "
+"""How the result of a test that fails begins."""
+
 MOST_CAPTURED: Final = 4
 """How many of torch's samples are captured."""
 
 MOST_SAMPLES: Final = 12
 """How many of torch's samples of an op are run in eager and in FakeTensorMode."""
 
+MOST_SCRIPTED: Final = 2
+"""How many of torch's samples of a module are compiled as TorchScript."""
+
 
 def seen(task: Task) -> Sights:
     """Run all of it. A crash ends the process."""
+    torch.manual_seed(0)
+    captured = tuple(
+        _observed(Run(ProgramSubject(text), stage, calls=CALLS if stage in CALLED else ()))
+        for text, stages in task.programs
+        for stage in stages
+    )
+    test = _tested(task.test) if task.test else ""
+    if task.is_changed and test.startswith(FAILS):
+        return Sights(captured, test=test)
     texts = samples(SampleRequest(task.functions))[:MOST_CAPTURED]
     torch.manual_seed(0)
     return Sights(
-        captured=tuple(
-            observe(Run(ProgramSubject(text), stage, calls=CALLS if stage in CALLED else ()))
-            for text, stages in task.programs
-            for stage in stages
-        ),
+        captured,
         eager=tuple(observe(Run(one, "eager")) for text, _ in task.programs for one in _at_sizes(text, EAGER_SIZES)),
-        of_samples=tuple(observe(run) for text in texts for run in _of_sample(text, task.stage)),
-        samples=dict(_samples(task.functions)),
+        of_samples=tuple((_text(run), _observed(run)) for text in texts for run in _of_sample(text, task.stage)),
+        samples=dict((*_samples(task.functions), *_module_samples(task.functions))),
         scripted={name: _scripted(name) for name in task.scripted},
-        test=_tested(task.test) if task.test else "",
-        truths=_truths(task, texts) if task.noting else (),
+        test=test,
+        truths=_truths(task, texts) if task.noting else Truths(),
     )
 
 
+def _text(run: Run) -> str:
+    return run.subject.text if isinstance(run.subject, ProgramSubject) else ""
+
+
+def _observed(run: Run) -> Observation:
+    """What a run does, without the calls at which a program with static sizes differs from eager, too."""
+    seen = observe(run)
+    of_run = OracleInput(_text(run), seen)
+    differing = frozenset(call.size for call in seen.calls if ends(of_run, call) == "differs")
+    also_static = static_differences(run.subject, run.stage, differing, observe)
+    return msgspec.structs.replace(seen, calls=tuple(call for call in seen.calls if call.size not in also_static))
+
+
 def _at_sizes(text: str, sizes: tuple[CallSize, ...]) -> Iterator[ProgramSubject]:
-    """The program with static sizes, those of each call."""
+    """The program with static sizes, those of each call that its inputs can have."""
     program = ProgramSubject(text).program("a program")
-    return (ProgramSubject(print_program(static(at_data_size(program, size)))) for size in sizes)
+    for size in sizes:
+        made = ProgramSubject(print_program(static(at_data_size(program, size))))
+        try:
+            made.program()
+        except InputError:  # a square matrix with one size that depends on data
+            continue
+        yield made
 
 
 def _of_sample(text: str, stage: Stage) -> Iterator[Run]:
@@ -110,15 +146,19 @@ def note(value: Any) -> Any:
     return value
 
 
-def _truths(task: Task, texts: tuple[str, ...]) -> tuple[bool, ...]:
-    """The truths of the guard in the programs and the samples with static sizes, in eager and in aot."""
-    _noted.clear()
+def _truths(task: Task, texts: tuple[str, ...]) -> Truths:
+    """The truths of the guard in the programs and the samples with static sizes, in eager and in the task's stage."""
     with patched(task.file, task.noting):
-        for text in (*(text for text, _ in task.programs), *texts):
-            for subject in _at_sizes(text, ("example", "0", "1")):
-                observe(Run(subject, "eager"))
-                observe(Run(subject, task.stage))
-    return tuple(_noted)
+        return Truths(*(tuple(_truths_at(task, texts, sizes)) for sizes in (USUAL, SMALL)))
+
+
+def _truths_at(task: Task, texts: tuple[str, ...], sizes: tuple[CallSize, ...]) -> list[bool]:
+    _noted.clear()
+    for text in (*(text for text, _ in task.programs), *texts):
+        for subject in _at_sizes(text, sizes):
+            observe(Run(subject, "eager"))
+            observe(Run(subject, task.stage))
+    return list(_noted)
 
 
 def _samples(functions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -129,19 +169,43 @@ def _samples(functions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             torch.manual_seed(0)
             made = islice(info.sample_inputs_func(info, "cpu", getattr(torch, dtype), False), MADE)
             for number, sample in enumerate(list(made)[:MOST_SAMPLES]):
-                yield f"{op} {number}", _did(info.op, sample)
+                yield f"{op} {number}", _did(info.op, (sample.input, *sample.args), sample.kwargs)
                 yield f"{op} {number} fake", _did_fake(info.op, sample)
         if info.error_inputs_func is not None:
             for number, wrong in enumerate(info.error_inputs_func(info, "cpu")):
-                yield f"{op} error {number}", _did(info.op, wrong.sample_input)
+                bad = wrong.sample_input
+                yield f"{op} error {number}", _did(info.op, (bad.input, *bad.args), bad.kwargs)
 
 
-def _did(op: Callable[..., Any], sample: Any) -> str:
+def _module_samples(functions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """What each sample of torch's database of modules does in eager, with the same weights."""
+    for info in torch_api.MODULE_DB.get():
+        name = info.module_cls.__name__
+        if f"torch.nn.{name}" in functions:
+            for number, sample in enumerate(_module_inputs(info)[:MOST_SAMPLES]):
+                module, called = _made(info, sample), sample.forward_input
+                if called is not None:
+                    yield f"{name} {number}", _did(module, called.args, called.kwargs)
+
+
+def _module_inputs(info: Any) -> list[Any]:
+    torch.manual_seed(0)
+    return list(info.module_inputs_func(info, "cpu", torch.float32, False, False))
+
+
+def _made(info: Any, sample: Any) -> torch.nn.Module:
+    torch.manual_seed(0)
+    with warnings.catch_warnings(action="ignore"):
+        made: torch.nn.Module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs)
+    return made.eval()
+
+
+def _did(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     torch.manual_seed(0)
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            result = op(sample.input, *sample.args, **sample.kwargs)
+            result = op(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 the error of a sample is what is compared
         return f"{type(error).__name__}: {error}"
     warned_of = "; ".join(str(one.message) for one in warned)
@@ -180,14 +244,23 @@ def _facts(value: Any) -> str:
 
 
 def _scripted(name: str) -> str:
-    """The first line of the error with which a function does not compile as TorchScript; empty if it does."""
-    module, _, function = name.partition(":")
-    target = getattr(import_module(module), function, None)
+    """The first line of the error with which something does not compile as TorchScript; empty if it does."""
+    file, _, function = name.partition(":")
     try:
-        torch.jit.script(target)
+        target = getattr(import_module(file), function, None) if function else import_module(file)
+        with warnings.catch_warnings(action="ignore"):
+            for one in _modules_of(target) if isinstance(target, type) else (target,) if function else ():
+                torch.jit.script(one)
     except Exception as error:  # noqa: BLE001 what cannot be scripted raises various exceptions
         return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
     return ""
+
+
+def _modules_of(target: type) -> Iterator[torch.nn.Module]:
+    """Modules whose class has the methods of this class, as torch's database of modules makes them."""
+    for info in torch_api.MODULE_DB.get():
+        if issubclass(info.module_cls, target):
+            yield from (_made(info, sample) for sample in _module_inputs(info)[:MOST_SCRIPTED])
 
 
 def _tested(text: str) -> str:
@@ -204,7 +277,7 @@ def _tested(text: str) -> str:
     lines = [
         line for line in failed[0].splitlines() if line and not line.startswith((" ", "To execute", "This message"))
     ]
-    return "fails: " + next((line for line in lines if "Error" in line or "Exception" in line or "Guard" in line), "")
+    return FAILS + next((line for line in lines if "Error" in line or "Exception" in line or "Guard" in line), "")
 
 
 def main(tasks: Path, result: Path) -> None:
@@ -214,7 +287,3 @@ def main(tasks: Path, result: Path) -> None:
         with captured_output():
             done = seen(task)
         append(result, msgspec.json.encode(done) + b"\n")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from ddefuzz.execute.protocol import Observation, Stage
 
 
+class Truths(NamedTuple):
+    """The truths of a guard with static sizes: at usual sizes, and where a size is 0 or 1."""
+
+    usual: tuple[bool, ...] = ()
+    small: tuple[bool, ...] = ()
+
+
 class Task(msgspec.Struct, frozen=True):
     """What to run. `programs` are captured in the stages beside them and called; `functions` reach the guard.
 
-    `file` is a file of torch that changes, and `scripted` a function of it (`torch.nn.functional:mse_loss`). `test` is
-    the text of a test. `noting` is the text of the file with a guard that notes its truth.
+    `file` is a file of torch that changes. `scripted` is what `torch.jit.script` has to compile as before: a function
+    (`torch.nn.functional:mse_loss`), the modules of a class (`torch.nn.modules.rnn:RNNBase`), or what a module compiles
+    when it is imported (`torch._decomp.decompositions_for_jvp`). `test` is the text of a test. `noting` is the text of
+    the file with a guard that notes its truth. With `is_changed` a test that fails is enough: samples are not run then.
     """
 
     programs: tuple[tuple[str, tuple[Stage, ...]], ...]
@@ -21,18 +32,19 @@ class Task(msgspec.Struct, frozen=True):
     test: str = ""
     stage: Stage = "aot"
     noting: str = ""
+    is_changed: bool = False
 
 
 class Sights(msgspec.Struct, frozen=True):
     """What was seen. `eager` are the programs in eager at each size, `samples` what torch's own samples do, by name.
 
-    `truths` are those of the guard with static sizes, the first program's example first.
+    `of_samples` are captures of samples, each with the text of its program. `truths` are those of the guard.
     """
 
     captured: tuple[Observation, ...] = ()
     eager: tuple[Observation, ...] = ()
-    of_samples: tuple[Observation, ...] = ()
+    of_samples: tuple[tuple[str, Observation], ...] = ()
     samples: dict[str, str] = {}
     scripted: dict[str, str] = {}
     test: str = ""
-    truths: tuple[bool, ...] = ()
+    truths: Truths = Truths()

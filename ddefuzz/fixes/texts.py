@@ -25,7 +25,9 @@ def test_text(finding: Finding, fix_id: str) -> str:
     settings = [line for line in settings if "_dynamo.config" not in line]
     patched = [line for line in parts.body if "_dynamo.config" in line]
     if _EXPORTED.fullmatch(last):
-        compared = [f"captured = {last}.module()", "self.assertEqual(captured(*inputs), Program()(*inputs))"]
+        exported = last.replace("Program()", "program", 1)
+        compared = ["program = Program()", f"captured = {exported}.module()"]
+        compared.append("self.assertEqual(captured(*inputs), program(*inputs))")
     elif _COMPILED.fullmatch(last):
         compared = [f"self.assertEqual({last}, program(*inputs))"]
     else:

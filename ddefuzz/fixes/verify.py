@@ -24,11 +24,26 @@ from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Stage
 from ddefuzz.files import SOURCE, is_file, is_there
 from ddefuzz.fixes.change import DELETED
-from ddefuzz.fixes.tasks import Sights, Task
+from ddefuzz.fixes.tasks import Sights, Task, Truths
 from ddefuzz.instrument.events import RaisedError
 
 SECONDS: Final = 900.0
 """The limit by the clock of one process."""
+
+
+_PROBE: Final = "import pathlib, sys; from ddefuzz.fixes.probe import main; main(*map(pathlib.Path, sys.argv[1:]))"
+
+IN_TRACES: Final = (
+    "torch/_decomp/",
+    "torch/_inductor/",
+    "torch/_meta_registrations.py",
+    "torch/_prims",
+    "torch/_refs/",
+)
+"""Files whose functions run when torch traces. Nobody calls `torch.jit.script` on them but `COMPILED`."""
+
+COMPILED: Final = "torch._decomp.decompositions_for_jvp"
+"""The module of torch that compiles some of them as TorchScript, when it is imported."""
 
 
 class Request(NamedTuple):
@@ -78,22 +93,33 @@ def _link(real: Path, here: Path, texts: Mapping[tuple[str, ...], str]) -> None:
 
 def task_of(request: Request, patches: Sequence[Patch]) -> Task:
     """What is run with the patches, and without them."""
-    scripted = [f"{_module(patch.file)}:{name}" for patch in patches for name in _touched(patch)]
+    scripted = [
+        COMPILED if patch.file.startswith(IN_TRACES) else f"{_module(patch.file)}:{name}"
+        for patch in patches
+        for name in _touched(patch)
+    ]
     return Task(
-        request.programs, request.functions, patches[0].file, tuple(scripted), request.test, noting=request.noting
+        request.programs,
+        request.functions,
+        patches[0].file,
+        tuple(dict.fromkeys(scripted)),
+        request.test,
+        noting=request.noting,
     )
 
 
 def without(task: Task) -> Task:
-    """What is run of it with torch as installed. That the programs are not captured there is shown by the test."""
-    return msgspec.structs.replace(task, programs=tuple((text, ()) for text, _ in task.programs))
+    """What is run of it with torch as installed. That the programs are not captured there is shown by the test; only
+    aot, in which the findings need not fail, is needed.
+    """
+    return msgspec.structs.replace(task, programs=tuple((text, (task.stage,)) for text, _ in task.programs))
 
 
-def form_doubts(form: str, verdict: str, truths: Sequence[bool]) -> list[str]:
+def form_doubts(form: str, verdict: str, truths: Truths) -> list[str]:
     """Why a form is not the one to take, although what was captured with it is right.
 
     An answer in place of a guard that checks arguments asserts nothing. An answer is tested only if the guard is both
-    true and false at the sizes of the calls, and it has to be that of usual sizes.
+    true and false at the sizes of the calls, and it has to be one at usual sizes.
     """
     if form.startswith(("torch._check", "a symbolic form")):
         return []
@@ -102,13 +128,12 @@ def form_doubts(form: str, verdict: str, truths: Sequence[bool]) -> list[str]:
         doubts.append("one of the answers is wrong, so the test is not redundant")
     if verdict == "torch._check here":
         doubts.append(f"the guard checks arguments, and {form} asserts nothing")
-    if len(set(truths)) < 2:
-        seen = "was not evaluated" if not truths else f"is {truths[0]} each time"
+    every, answer = {*truths.usual, *truths.small}, form.startswith("guard_or_true")
+    if len(every) < 2:
+        seen = f"is {every.pop()} each time" if every else "was not evaluated"
         doubts.append(f"at the sizes of the calls the guard {seen}, so {form} is not tested for both of its truths")
-    elif form.startswith("guard_or_") and (form.startswith("guard_or_true")) != truths[0]:
-        doubts.append(
-            f"{form} takes the branch of unusual sizes for all: the guard is {truths[0]} at the example sizes"
-        )
+    elif form.startswith("guard_or_") and answer not in truths.usual:
+        doubts.append(f"{form} takes the branch of unusual sizes for all: the guard is {not answer} at usual sizes")
     return doubts
 
 
@@ -121,11 +146,21 @@ def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
     ends = [
         (stage, fault(ProgramSubject(text), seen)) for (text, stage), seen in zip(subjects, after.captured, strict=True)
     ]
-    doubts += dict.fromkeys(f"in {stage}: {why}" for stage, why in ends if why)
+    limits = {text: _limit(seen) for (text, _), seen in zip(task.programs, before.captured, strict=False)}
+    for (text, stage), (_, why), seen in zip(subjects, ends, after.captured, strict=True):
+        if why and stage == task.stage and limits.get(text) == _limit(seen) != "":
+            evidence.append(f"In {stage} the program fails as it does without the change: {why}.")
+        elif why:
+            doubts.append(f"in {stage}: {why}")
+    doubts = list(dict.fromkeys(doubts))
     right = dict.fromkeys(stage for stage, why in ends if not why)
     if right:
         calls = dict.fromkeys(call.size for seen in after.captured for call in seen.calls if call.agreement == "same")
         evidence.append(f"Captured in {', '.join(right)}, and agrees with eager at {', '.join(calls)}.")
+    stops = next((seen.raised for seen in after.captured if seen.outcome != "ok" and seen.raised is not None), None)
+    if task.test and (before.test == "passes" or after.test != "passes"):
+        doubts.append(f"the test, before: {before.test}; after: {after.test}")
+        return Judgement(tuple(evidence), tuple(doubts), stops)
     errors = [
         [[(said.name, said.message) for said in seen.exceptions] for seen in one.eager] for one in (before, after)
     ]
@@ -137,12 +172,15 @@ def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
             doubts.append(f"torch.jit.script of {name} fails: {error}")
         elif not error:
             evidence.append(f"torch.jit.script of {name.replace(':', '.')} compiles, as before.")
-    if task.test and (before.test == "passes" or after.test != "passes"):
-        doubts.append(f"the test, before: {before.test}; after: {after.test}")
-    elif task.test:
+    if task.test:
         evidence.append(f"The test fails before ({before.test.removeprefix('fails: ')[:100]}) and passes after.")
-    stops = next((seen.raised for seen in after.captured if seen.outcome != "ok" and seen.raised is not None), None)
     return Judgement(tuple(evidence), tuple(doubts), stops)
+
+
+def _limit(seen: Observation) -> str:
+    """The error that ends a capture, if it is not that of an undecided guard: its class and its first line."""
+    last = seen.exceptions[-1] if seen.exceptions and seen.raised is None and seen.outcome == "fail" else None
+    return f"{last.name}: {last.message.strip().partition(chr(10))[0]}" if last is not None else ""
 
 
 def _samples(before: Sights, after: Sights) -> tuple[list[str], list[str]]:
@@ -163,7 +201,7 @@ def _samples(before: Sights, after: Sights) -> tuple[list[str], list[str]]:
         )
     if not worse and after.of_samples:
         pairs = zip(before.of_samples, after.of_samples, strict=True)
-        mended = sum(one.outcome != "ok" and other.outcome == "ok" for one, other in pairs)
+        mended = sum(one.outcome != "ok" and other.outcome == "ok" for (_, one), (_, other) in pairs)
         evidence.append(
             f"torch's samples in aot, with unbacked, backed and static sizes: {len(after.of_samples)} runs, none is "
             f"worse, {mended} are captured only with the change."
@@ -171,11 +209,11 @@ def _samples(before: Sights, after: Sights) -> tuple[list[str], list[str]]:
     return evidence, doubts
 
 
-def _worse(before: Sequence[Observation], after: Sequence[Observation]) -> list[str]:
+def _worse(before: Sequence[tuple[str, Observation]], after: Sequence[tuple[str, Observation]]) -> list[str]:
     """Samples that are not captured any more, or wrongly now."""
-    subject, worse = ProgramSubject(""), []
-    for old, new in zip(before, after, strict=True):
-        was, is_now = fault(subject, old), fault(subject, new)
+    worse = []
+    for (_, old), (text, new) in zip(before, after, strict=True):
+        was, is_now = fault(ProgramSubject(text), old), fault(ProgramSubject(text), new)
         was_captured = old.outcome == "ok"
         if is_now and ((was_captured and not was) or (new.outcome == "ok" and not (was_captured and was))):
             worse.append(f"a sample in {old.stage}: {is_now[:160]}")
@@ -187,13 +225,15 @@ def _module(file: str) -> str:
 
 
 def _touched(patch: Patch) -> list[str]:
-    """The functions of the module whose code the change touches."""
+    """The functions and classes of the module whose code the change touches."""
     before, after = _functions(patch.before), _functions(patch.after)
     return [name for name, code in before.items() if after.get(name, code) != code]
 
 
 def _functions(text: str) -> dict[str, str]:
-    return {one.name: ast.unparse(one) for one in syntax.parse(text).body if isinstance(one, ast.FunctionDef)}
+    """The code of each function and class of a module."""
+    defined = (ast.FunctionDef, ast.ClassDef)
+    return {one.name: ast.unparse(one) for one in syntax.parse(text).body if isinstance(one, defined)}
 
 
 def probed(tasks: Sequence[Task], texts: Mapping[str, str]) -> list[Sights | str]:
@@ -208,7 +248,7 @@ def probed(tasks: Sequence[Task], texts: Mapping[str, str]) -> list[Sights | str
             paths.insert(0, str(folder / "copy"))
         environment = {name: value for name, value in os.environ.items() if name != "TORCH_LOGS"}
         environment |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
-        words = [sys.executable, "-P", "-m", "ddefuzz.fixes.probe", "tasks.json", "seen.jsonl"]
+        words = [sys.executable, "-P", "-c", _PROBE, "tasks.json", "seen.jsonl"]
         ended = _ended(words, environment, folder, SECONDS * len(tasks))
         result = folder / "seen.jsonl"
         lines = result.read_bytes().splitlines() if is_there(result) else []

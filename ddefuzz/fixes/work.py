@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -17,8 +18,9 @@ from ddefuzz.execute.protocol import CAPTURE_STAGES, Observation
 from ddefuzz.files import unified_diff
 from ddefuzz.findings.model import Finding
 from ddefuzz.fixes.change import DELETED, candidates, noting
+from ddefuzz.fixes.group import fix_of
 from ddefuzz.fixes.model import Fix
-from ddefuzz.fixes.tasks import Sights
+from ddefuzz.fixes.tasks import Sights, Truths
 from ddefuzz.fixes.texts import pull_request, test_text
 from ddefuzz.fixes.verify import Judgement, Request, form_doubts, judged, probed, task_of, without
 from ddefuzz.instrument.events import RaisedError
@@ -92,7 +94,7 @@ def verified(
     """
     best: tuple[list[Patch], Judgement, list[Finding]] | None = None
     if isinstance(before, str):
-        return replace(job.fix, torch=torch, doubts=(f"with torch as installed: {before}",))
+        return _refuted(job, torch, (f"with torch as installed: {before}",))
     truths = before.truths
 
     def order(form: str) -> tuple[int, bool]:
@@ -110,7 +112,7 @@ def verified(
     tried = " and ".join(f"`{' '.join(patch.code.split())}`" for patch in patches)
     if result.doubts or not job.request.test:
         doubts = result.doubts or ("no test in PyTorch's style can show it",)
-        return replace(job.fix, torch=torch, doubts=(f"Tried in a copy of torch: {tried}.", *doubts))
+        return _refuted(job, torch, (f"Tried in a copy of torch: {tried}.", *doubts))
     texts: dict[str, tuple[str, str]] = {}
     for patch in patches:
         texts[patch.file] = texts.get(patch.file, (patch.before,))[0], patch.after
@@ -132,6 +134,12 @@ def verified(
     return replace(fix, pull_request=pull_request(fix, first))
 
 
+def _refuted(job: Job, torch: str, doubts: tuple[str, ...]) -> Fix:
+    """The group as it was before any change was tried, with what speaks against the best one."""
+    members = [one for one in job.findings if one.id not in job.fix.later]
+    return replace(fix_of(job.fix.id, members), torch=torch, doubts=doubts)
+
+
 def _change(anchor: str, patches: Sequence[Patch]) -> str:
     """What becomes of the code, in a sentence."""
     first, *others = (f"`{' '.join(patch.code.split())}`" for patch in patches)
@@ -141,16 +149,31 @@ def _change(anchor: str, patches: Sequence[Patch]) -> str:
     return sentence + (f"; the guards that follow become {', '.join(others)}" if others else "")
 
 
-def truths_at_calls(raised: RaisedError, captured: Sequence[Observation]) -> tuple[bool, ...]:
+def truths_at_calls(raised: RaisedError, captured: Sequence[Observation]) -> Truths:
     """The truths of the code of a guard at the calls of captured programs, by its expression and their sizes.
 
     Some functions of Python run with symbolic sizes only, so they cannot note what they evaluate.
     """
+    calls = [dict(call.symbols) for seen in captured for call in seen.calls if call.symbols]
+    truths = [(_truth(raised, symbols), min(symbols.values()) > 1) for symbols in calls]
+    return Truths(
+        tuple(truth for truth, is_usual in truths if truth is not None and is_usual),
+        tuple(truth for truth, is_usual in truths if truth is not None and not is_usual),
+    )
+
+
+def _truth(raised: RaisedError, symbols: Mapping[str, int]) -> bool | None:
+    """The truth of the code of a guard, which may be the opposite of the guard's."""
     anchor, expression = python_anchor(site(raised)[1]), raised.expression
     turned = (" != " in anchor and expression.startswith("Eq(")) or (" == " in anchor and expression.startswith("Ne("))
-    calls = [dict(call.symbols) for seen in captured for call in seen.calls if call.symbols]
-    truths = [holds(expression, symbols) for symbols in calls]
-    return tuple(truth != turned for truth in truths if truth is not None)
+    truth = holds(expression, symbols)
+    return None if truth is None else truth != turned
+
+
+def _answer(raised: RaisedError) -> str:
+    """The answer in place of a guard that is its truth where all sizes are large and differ."""
+    symbols = {name: 64 + 9 * number for number, name in enumerate(re.findall(r"\b[us]\d+\b", raised.expression))}
+    return "guard_or_true" if _truth(raised, symbols) else "guard_or_false"
 
 
 def _chain(
@@ -162,28 +185,33 @@ def _chain(
 ) -> Iterator[tuple[list[Patch], Judgement, list[Finding]]]:
     """The results of a change, then of it with changes of the guards at which the program stops next."""
     later: list[Finding] = []
+    links = [(job.raised, job.request.verdict)]
     for _ in range(MOST_LINKS):
         texts = {patch.file: patch.after for patch in patches}
         task = task_of(job.request, patches)
-        (after,) = probed([replace(task, noting="")], texts)  # that is known from before
+        (after,) = probed([replace(task, noting="", is_changed=True)], texts)  # that is known from before
         result = judged(task, before, after)
         if isinstance(before, Sights) and isinstance(after, Sights):
-            truths = before.truths or truths_at_calls(job.raised, after.captured)
-            against = form_doubts(patches[0].form, job.request.verdict, truths)
+            against = []
+            for (raised, verdict), patch in zip(links, patches, strict=True):
+                noted = before.truths if raised is job.raised and any(before.truths) else None
+                against += form_doubts(patch.form, verdict, noted or truths_at_calls(raised, after.captured))
             result = result._replace(doubts=(*against, *result.doubts))
         yield list(patches), result, list(later)
         if not result.doubts or result.next is None:
             return
         where, frame = site(result.next)
         place = where, python_anchor(frame)
-        # What asserts needs no experiment. Another change of a further guard has to be a verified one.
-        wanted = (forms[place],) if place in forms else ASSERTING
+        same = [one for one in others if (one.site, one.anchor) == place]
+        # An assertion comes first, then the answer of usual sizes, which has to be tested like the first one.
+        wanted = (forms[place],) if place in forms else (*ASSERTING, _answer(result.next))
         order = lambda form, wanted=wanted: wanted.index(form) if form in wanted else len(wanted)  # noqa: E731
         following = next(candidates(result.next, order, texts), None)
         if following is None or following.form not in wanted or following.after in texts.values():
             return
-        same = [one for one in others if (one.site, one.anchor) == place]
         if any((one.site, one.anchor) == place for one in job.findings):
             return  # the guard itself
+        verdicts = [one.answers.verdict for one in same if one.answers is not None]
+        links.append((result.next, next(iter(verdicts), "")))
         patches = [*patches, following]
         later += same

@@ -360,7 +360,8 @@ LOCAL_TENSOR_MODE = Api(
 NO_TORCH_FUNCTION = Api("torch._C:DisableTorchFunction", "calls a function without its torch function modes")
 OVERLOAD_PACKET = Api("torch._ops:OpOverloadPacket", "an aten op, whose text is its name")
 OVERLOAD = Api("torch._ops:OpOverload", "one overload of it")
-SWEEP_ONLY = frozenset({OP_DB, UPSTREAM_XFAIL, UPSTREAM_SKIP})
+MODULE_DB = Api("torch.testing._internal.common_modules:module_db", "torch's samples of its modules; needs expecttest")
+SWEEP_ONLY = frozenset({OP_DB, MODULE_DB, UPSTREAM_XFAIL, UPSTREAM_SKIP})
 
 
 # Judging (oracles/capture.py, execute/observe.py): exceptions are recorded, and compared, by the name of their class.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ddefuzz.execute.protocol import COMPILES, ONLY_IN_EAGER, Call, CallEnd, Difference, differs
 from ddefuzz.instrument.truth import value_at
 from ddefuzz.oracles.blame import OracleInput, at_maker, is_unchecked, reads_strides_of_nothing
-from ddefuzz.oracles.verdict import accepted, turned
+from ddefuzz.oracles.verdict import accepted, is_refused_example, turned
 from ddefuzz.program.expressions import SELF_COMPILING
 from ddefuzz.program.model import (
     Attribute,
@@ -31,6 +31,7 @@ from ddefuzz.program.model import (
     walk,
 )
 from ddefuzz.program.model import Call as ProgramCall
+from ddefuzz.program.sizes import at_data_size
 
 UNSPECIFIED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(^|[._])(new_)?empty(_|$)|(^|\.)resize_"), "uninitialized memory"),
@@ -230,6 +231,13 @@ def _data_in(value: Expr) -> frozenset[str]:
             return frozenset().union(*map(_data_in, children(value)))
 
 
+def is_refused_by_dynamo(seen: OracleInput, call: Call) -> bool:
+    """Whether a guard of dynamo on two sizes of inputs refuses a call by the rule about a size of 1. It has no
+    expression of symbols: the one size has replaced the other.
+    """
+    return seen.program is not None and is_refused_example(call.captured.error, at_data_size(seen.program, call.size))
+
+
 class Acceptance(NamedTuple):
     """An accepted difference: its class, and whether a call shows it.
 
@@ -264,7 +272,7 @@ OF_RESULTS: tuple[Acceptance, ...] = (
 """Both return, and the results differ. Single values that are unspecified are left out before (`why_unspecified`)."""
 
 OF_REFUSALS: tuple[Acceptance, ...] = (
-    Acceptance("a size of 1 does not broadcast", lambda _, call: accepted(call)),
+    Acceptance("a size of 1 does not broadcast", lambda seen, call: accepted(call) or is_refused_by_dynamo(seen, call)),
     Acceptance("expand to -1", expands_to_itself),
     Acceptance("strides of an empty tensor", reads_strides_of_nothing),
     Acceptance("eager does not check", lambda seen, _: is_unchecked(seen)),

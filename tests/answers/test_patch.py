@@ -54,6 +54,32 @@ def test_code_of_several_lines_is_indented_as_it_reads_by_itself() -> None:
     assert patch.code == 'if n is None:\n    raise RuntimeError("no")\ntorch._check(a.numel() <= n, lambda: "no")'
 
 
+@pytest.mark.parametrize(
+    ("branch", "patched"),
+    [
+        ('if n > 3:\n    text = f"{n}"\n    raise ValueError(text)', 'torch._check_value(n <= 3, lambda: f"{n}")'),
+        (
+            'if b:\n    pass\nelif n > 3:\n    raise ValueError("no")',
+            'else:\n    torch._check_value(n <= 3, lambda: "no")',
+        ),
+        (
+            'if b and n > 3:\n    raise ValueError("no")\nelif a:\n    pass',
+            'if b:\n    torch._check_value(n <= 3, lambda: "no")\nif a:\n    pass',
+        ),
+        (
+            'if min(b) <= n:\n    raise ValueError("no")',
+            'torch._check_value(sym_and(True, *(one > n for one in b)), lambda: "no")',
+        ),
+    ],
+)
+def test_a_branch_of_an_if_that_raises_becomes_a_check(branch: str, patched: str) -> None:
+    text = HEAD + "".join(f"    {line}\n" for line in branch.splitlines())
+    line = next(number for number, one in enumerate(branch.splitlines(), 4) if "n >" in one or "<= n" in one)
+    anchor = "min(b) <= n" if "min" in branch else "n > 3"
+    first = next(iter(patches(Source(text), "torch/x.py", line, anchor)))
+    assert "".join(f"    {one}\n" for one in patched.splitlines()) in first.after
+
+
 def test_clauses_that_can_be_decided_still_raise() -> None:
     form, text = code('if n is None or a.numel() > n:\n    raise RuntimeError("no")', "a.numel() > n")[0]
     assert form == "torch._check"
@@ -91,6 +117,15 @@ def test_both_clauses_can_be_one_question() -> None:
         ("if all(d for d in n):\n    return b", "all((d for d in n))", "all(guard_or_false(d) for d in n)"),
         ("return min(n, 3)", "min(n, 3)", "return torch.sym_min(n, 3)"),
         ("return int(n)", "int(n)", "return torch.sym_int(n)"),
+        ("return math.sqrt(n)", "math.sqrt(n)", "return torch.sym_sqrt(n)"),
+        ("return a.shape.numel()", "a.shape.numel()", "return a.numel()"),
+        ("return n + 1 if n < b else n", "n < b", "return torch.sym_ite(n < b, n + 1, n)"),
+        ("return 1 / n if n > 0 else 0", "n > 0", "return 1 / n if guard_or_false(n > 0) else 0"),
+        (
+            "return a.is_contiguous(memory_format=b)",
+            "a.is_contiguous(memory_format=b)",
+            "return is_contiguous_for_memory_format_or_false(a, memory_format=b)",
+        ),
         ("return a.is_contiguous()", "a.is_contiguous()", "return is_contiguous_or_false(a)"),
     ],
 )

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.answers.patch import Patch, Source
+from ddefuzz.answers.patch import Patch, Source, source_of
 from ddefuzz.errors import InputError
 from ddefuzz.files import unified_diff
-from ddefuzz.fixes.change import in_form_of_file
+from ddefuzz.fixes.change import candidates, in_form_of_file
 from ddefuzz.fixes.verify import apply_fault, copy_with, torch_folder
+from ddefuzz.instrument.events import Frame, Place, RaisedError
 
 SCRIPTED, OTHER = "torch/nn/functional.py", "torch/_refs/__init__.py"
 TEXT = '''import torch
+from torch._jit_internal import unused as _jit_unused
 
 
 def loss(input: Tensor, target: Tensor, n: int | None = None) -> Tensor:
@@ -28,6 +30,16 @@ def loss(input: Tensor, target: Tensor, n: int | None = None) -> Tensor:
     if input.numel() == 0:
         return target
     return input
+
+
+class Cell(Module):
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() == 1:
+            return input
+        elif min(self.size, input.size(0)) > 4:
+            message = "too large"
+            raise RuntimeError(message)
+        return input
 '''
 
 
@@ -91,6 +103,57 @@ def test_a_value_of_a_scripted_file_keeps_the_old_code_for_scripting() -> None:
     after = changed(SCRIPTED, "input.numel() == 0", "guard_or_false")
     assert "    if input.numel() == 0 if torch.jit.is_scripting() else _loss_condition(input):\n" in after
     assert "    return guard_or_false(input.numel() == 0)\n\n\ndef loss" in after
+
+
+def test_a_method_has_its_check_before_its_class_and_an_elif_stays_one() -> None:
+    after = changed("torch/nn/modules/x.py", "min(self.size, input.size(0)) > 4", "torch._check")
+    assert (
+        """@_jit_unused
+def _check_forward(self: "Cell", input: Tensor) -> None:
+    from torch.fx.experimental.symbolic_shapes import guard_or_true
+
+    holds = torch.sym_min(self.size, input.size(0)) <= 4
+    if not guard_or_true(holds):
+        message = "too large"
+        raise RuntimeError(message)
+    torch._check(holds)
+
+
+class Cell(Module):
+"""
+        in after
+    )
+    assert (
+        """            return input
+        elif torch.jit.is_scripting():
+            if min(self.size, input.size(0)) > 4:
+                message = "too large"
+                raise RuntimeError(message)
+        else:
+            _check_forward(self, input)
+        return input
+"""
+        in after
+    )
+
+
+def test_a_caller_asks_what_may_be_undecided() -> None:
+    file, asks = "torch/_subclasses/fake_impls.py", "maybe_guard_or_false(a.numel() < 2)"
+    source, inner = source_of(file), source_of("torch/_prims_common/__init__.py")
+    assert source is not None
+    assert inner is not None
+    lines = [
+        next(number for number, one in enumerate(one.text.splitlines(), 1) if text in one)
+        for one, text in ((source, "else is_contiguous(a):"), (inner, f"if {asks}:"))
+    ]
+    frames = (
+        Frame(file, lines[0], "_view_unbacked_meta", "is_contiguous(a)", exact=True),
+        Frame("torch/_prims_common/__init__.py", lines[1], "is_contiguous", asks, exact=True),
+    )
+    raised = RaisedError("2*u0 < 2", "guard_bool", Place("Python", frames[1].file, lines[1]), frames)
+    (patch,) = [one for one in candidates(raised) if one.form == "guard_or_false of the caller"]
+    assert patch.file == file
+    assert patch.after == patch.before.replace("else is_contiguous(a):", "else is_contiguous_or_false(a):")
 
 
 def test_another_file_has_its_imports_in_the_function() -> None:

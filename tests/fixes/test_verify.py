@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 from msgspec.structs import replace
 
+from ddefuzz.answers.patch import source_of
 from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, Difference, ExceptionInfo, Observation
-from ddefuzz.fixes.change import DELETED
-from ddefuzz.fixes.tasks import Sights, Task
-from ddefuzz.fixes.verify import form_doubts, judged, without
+from ddefuzz.fixes.change import DELETED, noting
+from ddefuzz.fixes.tasks import Sights, Task, Truths
+from ddefuzz.fixes.verify import form_doubts, judged, probed, without
 from ddefuzz.fixes.work import truths_at_calls
 from ddefuzz.instrument.events import Frame, Place, RaisedError
 
@@ -19,8 +22,8 @@ def ok(stage: str = "export") -> Observation:
     return Observation(stage, EXPLICIT, "ok", calls=(Call("example", CallEnd(), CallEnd(), "same"),))
 
 
-def failed(stage: str = "aot") -> Observation:
-    return Observation(stage, EXPLICIT, "fail", exceptions=(ExceptionInfo("ValueError", "no"),))
+def failed(stage: str = "aot", message: str = "no") -> Observation:
+    return Observation(stage, EXPLICIT, "fail", exceptions=(ExceptionInfo("ValueError", message),))
 
 
 def differs() -> Observation:
@@ -28,10 +31,19 @@ def differs() -> Observation:
     return Observation("aot", EXPLICIT, "ok", calls=(call,))
 
 
+def of_samples(*seen: Observation) -> tuple[tuple[str, Observation], ...]:
+    return tuple(("", one) for one in seen)
+
+
 BEFORE = Sights(
-    eager=(ok(),), of_samples=(failed(), ok()), samples={"roll 0": "a"}, scripted={"torch.x:roll": ""}, test="fails: E"
+    captured=(failed(),),
+    eager=(ok(),),
+    of_samples=of_samples(failed(), ok()),
+    samples={"roll 0": "a"},
+    scripted={"torch.x:roll": ""},
+    test="fails: E",
 )
-AFTER = replace(BEFORE, captured=(ok(), ok("aot")), of_samples=(ok(), ok()), test="passes")
+AFTER = replace(BEFORE, captured=(ok(), ok("aot")), of_samples=of_samples(ok(), ok()), test="passes")
 
 
 def test_nothing_speaks_against_a_change_that_only_mends() -> None:
@@ -45,13 +57,14 @@ def test_nothing_speaks_against_a_change_that_only_mends() -> None:
 @pytest.mark.parametrize(
     ("after", "doubt"),
     [
-        (replace(AFTER, captured=(ok(), failed())), "in aot: ValueError: no"),
+        (replace(AFTER, captured=(failed("export"), ok("aot"))), "in export: ValueError: no"),
+        (replace(AFTER, captured=(ok(), failed("aot", "another"))), "in aot: ValueError: another"),
         (replace(AFTER, captured=(ok(), differs())), "in aot: differs at 0"),
         (replace(AFTER, eager=(failed("eager"),)), "eager raises another error"),
         (replace(AFTER, samples={"roll 0": "b"}), "sample roll 0: was a, is b"),
-        (replace(AFTER, of_samples=(failed(), failed("export"))), "a sample in export: ValueError: no"),
-        (replace(AFTER, of_samples=(ok(),)), "torch's samples are 2 runs, and with the change 1"),
-        (replace(AFTER, of_samples=(differs(), ok())), "a sample in aot: differs at 0"),
+        (replace(AFTER, of_samples=of_samples(failed(), failed("export"))), "a sample in export: ValueError: no"),
+        (replace(AFTER, of_samples=of_samples(ok())), "torch's samples are 2 runs, and with the change 1"),
+        (replace(AFTER, of_samples=of_samples(differs(), ok())), "a sample in aot: differs at 0"),
         (replace(AFTER, scripted={"torch.x:roll": "Error: no"}), "torch.jit.script of torch.x:roll fails: Error: no"),
         (replace(AFTER, test="fails: E"), "the test, before: fails: E; after: fails: E"),
         ("the process ended with code -11", "with the change, the process ended with code -11"),
@@ -70,42 +83,92 @@ def test_what_fails_in_both_is_no_difference() -> None:
     assert not judged(TASK, replace(BEFORE, scripted=fails), replace(AFTER, scripted=fails)).doubts
 
 
+def test_a_limit_of_aot_that_is_no_guard_is_no_doubt_but_is_told() -> None:
+    result = judged(TASK, BEFORE, replace(AFTER, captured=(ok(), failed())))
+    assert not result.doubts
+    assert result.evidence[0] == "In aot the program fails as it does without the change: ValueError: no."
+
+
+def test_a_refused_broadcast_is_judged_with_the_program_of_the_sample() -> None:
+    program = """# ddefuzz program v1
+# inputs: x = normal; y = normal
+def program(x: Float32[Tensor, "u0"], y: Float32[Tensor, "u1"]):
+    return x + y
+"""
+    said = "AssertionError: Guard failed on the same frame it was created. args[1].size()[0] == args[0].size()[0]"
+    refused = tuple(
+        ("" if unknown else program, Observation("aot", EXPLICIT, "ok", calls=(Call(size, CallEnd(), CallEnd(said)),)))
+        for size, unknown in (("u0=1,u1=2", False), ("u0=3,u1=2", False), ("u0=1,u1=2", True))
+    )
+    before = replace(BEFORE, of_samples=of_samples(failed()))
+    doubts = [judged(TASK, before, replace(AFTER, of_samples=(one,))).doubts for one in refused]
+    assert [bool(one) for one in doubts] == [False, True, True]
+
+
 @pytest.mark.parametrize(
     ("form", "verdict", "truths", "doubt"),
     [
-        ("torch._check", "torch._check here", (), ""),
-        ("guard_or_false", "guard_or_false here", (False, True), ""),
-        (DELETED, "either answer here", (False, True), ""),
-        (DELETED, "guard_or_false here", (False, True), "not redundant"),
-        ("guard_or_true", "torch._check here", (True, False), "asserts nothing"),
-        ("guard_or_false", "guard_or_false here", (False, False), "is False each time"),
-        ("guard_or_false", "guard_or_false here", (), "was not evaluated"),
-        ("guard_or_true", "guard_or_true here", (False, True), "takes the branch of unusual sizes"),
+        ("torch._check", "torch._check here", Truths(), ""),
+        ("guard_or_false", "guard_or_false here", Truths((False,), (True,)), ""),
+        ("guard_or_true", "guard_or_true here", Truths((False, True)), ""),
+        (DELETED, "either answer here", Truths((False,), (True,)), ""),
+        (DELETED, "guard_or_false here", Truths((False,), (True,)), "not redundant"),
+        ("guard_or_true", "torch._check here", Truths((True,), (False,)), "asserts nothing"),
+        ("guard_or_false", "guard_or_false here", Truths((False,), (False,)), "is False each time"),
+        ("guard_or_false", "guard_or_false here", Truths(), "was not evaluated"),
+        ("guard_or_true", "guard_or_true here", Truths((False,), (True,)), "takes the branch of unusual sizes"),
     ],
 )
 def test_an_answer_has_to_be_tested_and_to_be_that_of_usual_sizes(
-    form: str, verdict: str, truths: tuple[bool, ...], doubt: str
+    form: str, verdict: str, truths: Truths, doubt: str
 ) -> None:
     doubts = form_doubts(form, verdict, truths)
     assert [doubt in one for one in doubts] == [True] * bool(doubt)
 
 
-def test_before_the_change_the_programs_are_not_captured_again() -> None:
-    assert without(TASK).programs == (("", ()),)
+@pytest.mark.slow
+def test_a_process_notes_the_truths_of_a_guard_at_usual_and_at_small_sizes() -> None:
+    file, code = "torch/nn/functional.py", "if target.size() != input.size():"
+    source = source_of(file)
+    assert source is not None
+    line = next(number for number, one in enumerate(source.text.splitlines(), 1) if one.strip() == code)
+    frame = Frame(file, line, "", code)
+    text = noting(RaisedError("Eq(u0, 1)", "guard_bool", Place("Python", file, line), (frame,)))
+    functions = (one for one in source.tree.body if isinstance(one, ast.FunctionDef))
+    called = next(one for one in functions if one.lineno < line < (one.end_lineno or 0))
+    program = f"""# ddefuzz program v1
+# inputs: x = normal; y = normal
+def program(x: Float32[Tensor, "1"], y: Float32[Tensor, "u0"]):
+    return torch.nn.functional.{called.name}(x, y)
+"""
+    (seen,) = probed([Task(((program, ()),), (), file, noting=text)], {})
+    assert isinstance(seen, Sights)
+    assert set(seen.truths.usual) == {True}
+    assert set(seen.truths.small) == {True, False}
+
+
+@pytest.mark.slow
+def test_what_torch_compiles_as_torchscript_is_compiled() -> None:
+    compiled = ("torch.nn.modules.rnn:RNNBase", "torch._decomp.decompositions_for_jvp", "torch.nn.functional:nothing")
+    (seen,) = probed([Task((), (), "torch/nn/modules/rnn.py", compiled)], {})
+    assert isinstance(seen, Sights)
+    assert [bool(seen.scripted[name]) for name in compiled] == [False, False, True]
+
+
+def test_before_the_change_the_programs_are_captured_in_aot_alone() -> None:
+    assert without(TASK).programs == (("", ("aot",)),)
 
 
 @pytest.mark.parametrize(
     ("code", "expression", "truths"),
     [
-        ("n.numel() == 0", "Eq(u0, 0)", (False, True)),
-        ("n.numel() != 0", "Eq(u0, 0)", (True, False)),
-        ("n.numel() != 0", "Ne(u0, 0)", (True, False)),
-        ("n > 3", "u0 > 3", (True, False)),
+        ("n.numel() == 0", "Eq(u0, 0)", Truths((False,), (True,))),
+        ("n.numel() != 0", "Eq(u0, 0)", Truths((True,), (False,))),
+        ("n.numel() != 0", "Ne(u0, 0)", Truths((True,), (False,))),
+        ("n > 3", "u0 > 3", Truths((True,), (False,))),
     ],
 )
-def test_the_truths_of_a_guard_follow_from_the_sizes_of_the_calls(
-    code: str, expression: str, truths: tuple[bool, ...]
-) -> None:
+def test_the_truths_of_a_guard_follow_from_the_sizes_of_the_calls(code: str, expression: str, truths: Truths) -> None:
     frame = Frame("torch/_refs/__init__.py", 1, "roll", f"if {code}:")
     raised = RaisedError(expression, "guard_bool", Place("Python", frame.file, 1), (frame,))
     calls = tuple(Call(str(size), CallEnd(), CallEnd(), "same", symbols=(("u0", size),)) for size in (5, 0))
