@@ -8,6 +8,7 @@ evaluates guards with `==`.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
@@ -247,12 +248,32 @@ def _guards(source: Source, node: ast.expr) -> Iterator[Change]:
         case ast.Call(ast.Attribute(tensor, "is_contiguous"), [], [ast.keyword("memory_format", memory_format)]):
             asked = f"{source.of(tensor)}, memory_format={source.of(memory_format)}"
             yield Change("guard_or_false", node, f"is_contiguous_for_memory_format_or_false({asked})")
+        case ast.Call(ast.Name("bool"), [ast.Call(ast.Attribute(attr="all" | "any")) as tensor], []):
+            for value in ("false", "true"):
+                yield Change(f"guard_or_{value}", node, f"guard_or_{value}({source.of(tensor)}.item())")
+        case ast.Call(ast.Name(name)) if name not in _BUILTIN and _is_tested(source, node):
+            for value in ("false", "true"):
+                yield Change(f"guard_or_{value}", node, f"guard_or_{value}({source.of(node)})")
         case ast.Compare() | ast.BoolOp() | ast.Name() | ast.Attribute() | ast.Call(ast.Attribute(ast.Name("torch"))):
             for value in ("false", "true"):
                 for text in _truths(source, node):
                     yield Change(f"guard_or_{value}", node, f"guard_or_{value}({text})")
         case _:  # a number or a list, which has no truth to guard
             return
+
+
+_BUILTIN = frozenset(dir(builtins))
+
+
+def _is_tested(source: Source, node: ast.expr) -> bool:
+    """Whether the truth of an expression decides a branch."""
+    match source.parents[node]:
+        case ast.If(test) | ast.IfExp(test) | ast.While(test):
+            return test is node
+        case ast.UnaryOp(ast.Not()) | ast.BoolOp():
+            return True
+        case _:
+            return False
 
 
 def _truths(source: Source, node: ast.expr) -> Iterator[str]:

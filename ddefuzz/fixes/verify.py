@@ -26,6 +26,8 @@ from ddefuzz.files import SOURCE, is_file, is_there
 from ddefuzz.fixes.change import DELETED
 from ddefuzz.fixes.tasks import Sights, Task, Truths
 from ddefuzz.instrument.events import RaisedError
+from ddefuzz.oracles.assertions import lost
+from ddefuzz.oracles.blame import OracleInput
 
 SECONDS: Final = 900.0
 """The limit by the clock of one process."""
@@ -143,17 +145,17 @@ def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
         return Judgement((), (before if isinstance(before, str) else f"with the change, {after}",))
     evidence, doubts = list[str](), list[str]()
     subjects = [(text, stage) for text, stages in task.programs for stage in stages]
-    ends = [
-        (stage, fault(ProgramSubject(text), seen)) for (text, stage), seen in zip(subjects, after.captured, strict=True)
-    ]
+    ends = [(stage, *_ends(text, seen)) for (text, stage), seen in zip(subjects, after.captured, strict=True)]
     limits = {text: _limit(seen) for (text, _), seen in zip(task.programs, before.captured, strict=False)}
-    for (text, stage), (_, why), seen in zip(subjects, ends, after.captured, strict=True):
+    for (text, _), (stage, why, loss), seen in zip(subjects, ends, after.captured, strict=True):
+        if loss:
+            evidence.append(f"In {stage} torch loses an assertion that the capture made: {loss}.")
         if why and stage == task.stage and limits.get(text) == _limit(seen) != "":
             evidence.append(f"In {stage} the program fails as it does without the change: {why}.")
         elif why:
             doubts.append(f"in {stage}: {why}")
     doubts = list(dict.fromkeys(doubts))
-    right = dict.fromkeys(stage for stage, why in ends if not why)
+    right = dict.fromkeys(stage for stage, why, _ in ends if not why)
     if right:
         calls = dict.fromkeys(call.size for seen in after.captured for call in seen.calls if call.agreement == "same")
         evidence.append(f"Captured in {', '.join(right)}, and agrees with eager at {', '.join(calls)}.")
@@ -177,6 +179,19 @@ def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
     return Judgement(tuple(evidence), tuple(doubts), stops)
 
 
+def _ends(text: str, seen: Observation) -> tuple[str, str]:
+    """How a capture fails (`fault`), and an assertion that it made and that what it captured has lost.
+
+    What is accepted for want of that assertion is no fault of the change: another part of torch loses it
+    (`lost-assertion`, oracles.md).
+    """
+    of_program = OracleInput(text, seen)
+    losses = {call.size: lost(of_program, call) for call in seen.calls if not call.eager.returned}
+    kept = tuple(call for call in seen.calls if not losses.get(call.size))
+    fails = fault(ProgramSubject(text), msgspec.structs.replace(seen, calls=kept))
+    return fails, next(filter(None, losses.values()), "")
+
+
 def _limit(seen: Observation) -> str:
     """The error that ends a capture, if it is not that of an undecided guard: its class and its first line."""
     last = seen.exceptions[-1] if seen.exceptions and seen.raised is None and seen.outcome == "fail" else None
@@ -194,11 +209,9 @@ def _samples(before: Sights, after: Sights) -> tuple[list[str], list[str]]:
     doubts += (worse := _worse(before.of_samples, after.of_samples)[:3])
     evidence = []
     if not names and new:
-        wrong = sum("error" in name.split() for name in new)
-        number = sum("fake" in name.split() for name in new)
-        evidence.append(
-            f"torch's samples do the same in eager and with fake tensors ({number}, and {wrong} of errors)."
-        )
+        wrong, fake = (sum(kind in name.split() for name in new) for kind in ("error", "fake"))
+        right = f"{len(new) - wrong - fake} in eager, {fake} with fake tensors"
+        evidence.append(f"torch's samples do the same ({right}, and {wrong} of errors).")
     if not worse and after.of_samples:
         pairs = zip(before.of_samples, after.of_samples, strict=True)
         mended = sum(one.outcome != "ok" and other.outcome == "ok" for (_, one), (_, other) in pairs)
@@ -213,7 +226,7 @@ def _worse(before: Sequence[tuple[str, Observation]], after: Sequence[tuple[str,
     """Samples that are not captured any more, or wrongly now."""
     worse = []
     for (_, old), (text, new) in zip(before, after, strict=True):
-        was, is_now = fault(ProgramSubject(text), old), fault(ProgramSubject(text), new)
+        (was, _), (is_now, _) = _ends(text, old), _ends(text, new)
         was_captured = old.outcome == "ok"
         if is_now and ((was_captured and not was) or (new.outcome == "ok" and not (was_captured and was))):
             worse.append(f"a sample in {old.stage}: {is_now[:160]}")

@@ -69,7 +69,7 @@ def job_of(fix: Fix, findings: Mapping[str, Finding]) -> Job | None:
         ),
         tuple(dict.fromkeys(op for one in members for op in one.shown_ops))[:MOST_FUNCTIONS],
         test,
-        noting(raised),
+        "" if first.form.startswith(ASSERTING) else noting(raised),
         answers.verdict if answers is not None else "",
     )
     return Job(fix, members, raised, first, request)

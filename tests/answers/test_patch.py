@@ -117,6 +117,8 @@ def test_both_clauses_can_be_one_question() -> None:
         ("if all(d for d in n):\n    return b", "all((d for d in n))", "all(guard_or_false(d) for d in n)"),
         ("return min(n, 3)", "min(n, 3)", "return torch.sym_min(n, 3)"),
         ("return int(n)", "int(n)", "return torch.sym_int(n)"),
+        ("return bool((a == b).all())", "bool((a == b).all())", "return guard_or_false((a == b).all().item())"),
+        ("if not even(n):\n    return b", "even(n)", "if not guard_or_false(even(n)):"),
         ("return math.sqrt(n)", "math.sqrt(n)", "return torch.sym_sqrt(n)"),
         ("return a.shape.numel()", "a.shape.numel()", "return a.numel()"),
         ("return n + 1 if n < b else n", "n < b", "return torch.sym_ite(n < b, n + 1, n)"),

@@ -13,7 +13,7 @@ from ddefuzz.fixes.change import DELETED, noting
 from ddefuzz.fixes.tasks import Sights, Task, Truths
 from ddefuzz.fixes.verify import form_doubts, judged, probed, without
 from ddefuzz.fixes.work import truths_at_calls
-from ddefuzz.instrument.events import Frame, Place, RaisedError
+from ddefuzz.instrument.events import Constraint, Frame, Place, RaisedError
 
 TASK = Task((("", ("export", "aot")),), ("torch.roll",), "torch/x.py", ("torch.x:roll",), "import torch\n")
 
@@ -87,6 +87,17 @@ def test_a_limit_of_aot_that_is_no_guard_is_no_doubt_but_is_told() -> None:
     result = judged(TASK, BEFORE, replace(AFTER, captured=(ok(), failed())))
     assert not result.doubts
     assert result.evidence[0] == "In aot the program fails as it does without the change: ValueError: no."
+
+
+def test_what_is_accepted_because_torch_lost_an_assertion_is_told() -> None:
+    made = Constraint("assertion", "Eq(u0, 6)", "", Place("Python", "torch/x.py", 1), ())
+    call = Call("1", CallEnd("ValueError: no"), CallEnd(), symbols=(("u0", 1),))
+    losing = Observation("export", EXPLICIT, "ok", calls=(call,), constraints=(made,))
+    result = judged(TASK, BEFORE, replace(AFTER, captured=(losing, ok("aot"))))
+    assert not result.doubts
+    assert "In export torch loses an assertion that the capture made: Eq(u0, 6)." in result.evidence
+    never_made = replace(losing, constraints=())
+    assert judged(TASK, BEFORE, replace(AFTER, captured=(never_made, ok("aot")))).doubts == ("in export: accepts at 1",)
 
 
 def test_a_refused_broadcast_is_judged_with_the_program_of_the_sample() -> None:
