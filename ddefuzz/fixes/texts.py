@@ -26,8 +26,9 @@ def test_text(finding: Finding, fix_id: str) -> str:
     patched = [line for line in parts.body if "_dynamo.config" in line]
     if _EXPORTED.fullmatch(last):
         exported = last.replace("Program()", "program", 1)
-        compared = ["program = Program()", f"captured = {exported}.module()"]
-        compared.append("self.assertEqual(captured(*inputs), program(*inputs))")
+        seed = ["torch.manual_seed(0)"] if "__init__" in parts.definition else []  # a module may have dropout
+        compared = ["program = Program()", f"captured = {exported}.module()", *seed, "expected = program(*inputs)"]
+        compared += [*seed, "self.assertEqual(captured(*inputs), expected)"]
     elif _COMPILED.fullmatch(last):
         compared = [f"self.assertEqual({last}, program(*inputs))"]
     else:

@@ -101,6 +101,8 @@ def verified(
         return len(form_doubts(form, job.request.verdict, truths)), form != DELETED
 
     for patch in islice(candidates(job.raised, order), MOST_TRIED):
+        if best is not None and any(truths) and order(patch.form)[0]:
+            break  # whatever is seen, its form speaks against it
         for patches, result, later in _chain(job, [patch], before, tuple(others), forms):
             if best is None or len(result.doubts) < len(best[1].doubts):
                 best = patches, result, later
@@ -186,6 +188,7 @@ def _chain(
     """The results of a change, then of it with changes of the guards at which the program stops next."""
     later: list[Finding] = []
     links = [(job.raised, job.request.verdict)]
+    made = {(job.findings[0].site, job.findings[0].anchor): patches[0].form}
     for _ in range(MOST_LINKS):
         texts = {patch.file: patch.after for patch in patches}
         task = task_of(job.request, patches)
@@ -202,15 +205,16 @@ def _chain(
             return
         where, frame = site(result.next)
         place = where, python_anchor(frame)
-        same = [one for one in others if (one.site, one.anchor) == place]
-        # An assertion comes first, then the answer of usual sizes, which has to be tested like the first one.
-        wanted = (forms[place],) if place in forms else (*ASSERTING, _answer(result.next))
+        same = [one for one in others if (one.site, one.anchor) == place and one not in job.findings]
+        # A test that is made again gets the same answer. An assertion comes first for any other one, then the answer of
+        # usual sizes, which has to be tested like the first one.
+        known = {**forms, **made}
+        wanted = (known[place],) if place in known else (*ASSERTING, _answer(result.next))
         order = lambda form, wanted=wanted: wanted.index(form) if form in wanted else len(wanted)  # noqa: E731
         following = next(candidates(result.next, order, texts), None)
         if following is None or following.form not in wanted or following.after in texts.values():
             return
-        if any((one.site, one.anchor) == place for one in job.findings):
-            return  # the guard itself
+        made[place] = following.form
         verdicts = [one.answers.verdict for one in same if one.answers is not None]
         links.append((result.next, next(iter(verdicts), "")))
         patches = [*patches, following]
