@@ -283,6 +283,7 @@ def _tested(text: str) -> str:
 def main(tasks: Path, result: Path) -> None:
     """Read tasks, and write a line with what was seen for each as soon as it is done."""
     torch.set_num_threads(1)
+    torch.set_warn_always(True)  # else what ran before decides whether a sample warns
     for task in msgspec.json.decode(tasks.read_bytes(), type=tuple[Task, ...]):
         with captured_output():
             done = seen(task)
