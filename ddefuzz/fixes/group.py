@@ -43,7 +43,7 @@ def grouped(findings: Iterable[Finding], known: Iterable[Fix] = ()) -> tuple[Fix
 
     A finding for which neither its answers nor its cause name a change is in no group.
 
-    `known` are fixes that were verified: their findings are in no other group. A duplicate is mended by the change for
+    `known` are fixes that were tried: their findings are in no other group. A duplicate is mended by the change for
     the finding that it is a duplicate of.
     """
     everything = {one.id: one for one in findings}
@@ -51,6 +51,9 @@ def grouped(findings: Iterable[Finding], known: Iterable[Fix] = ()) -> tuple[Fix
     groups: dict[str, Fix] = {}
     taken: dict[str, str] = {}
     for fix in known:
+        first = everything.get(fix.findings[0])
+        if fix.label != "verified" and (first is None or not _change(first)):
+            continue  # what was refuted was all that was known
         groups[fix.id] = replace(fix, **_facts([one for name in fix.findings if (one := everything.get(name))]))
         taken |= dict.fromkeys(fix.findings, fix.id)
     made: dict[str, list[Finding]] = {}

@@ -172,7 +172,7 @@ def _truth(raised: RaisedError, symbols: Mapping[str, int]) -> bool | None:
     return None if truth is None else truth != turned
 
 
-def _answer(raised: RaisedError) -> str:
+def usual_answer(raised: RaisedError) -> str:
     """The answer in place of a guard that is its truth where all sizes are large and differ."""
     symbols = {name: 64 + 9 * number for number, name in enumerate(re.findall(r"\b[us]\d+\b", raised.expression))}
     return "guard_or_true" if _truth(raised, symbols) else "guard_or_false"
@@ -209,7 +209,7 @@ def _chain(
         # A test that is made again gets the same answer. An assertion comes first for any other one, then the answer of
         # usual sizes, which has to be tested like the first one.
         known = {**forms, **made}
-        wanted = (known[place],) if place in known else (*ASSERTING, _answer(result.next))
+        wanted = (known[place],) if place in known else (*ASSERTING, usual_answer(result.next))
         order = lambda form, wanted=wanted: wanted.index(form) if form in wanted else len(wanted)  # noqa: E731
         following = next(candidates(result.next, order, texts), None)
         if following is None or following.form not in wanted or following.after in texts.values():

@@ -142,6 +142,19 @@ def test_a_finding_is_in_one_group_that_of_a_verified_change_first() -> None:
     assert coverage(findings, [fix]) == Coverage(2, {"verified": 2, "backed by forced answers": 0, "untested idea": 0})
 
 
+def test_a_refuted_change_is_no_idea_if_nothing_else_names_one() -> None:
+    findings = [
+        found(1, ROLL, "n == 0", answered("guard_or_true here")),
+        found(2, ROLL, "m", answered("no answer captures")),
+    ]
+    (made,) = grouped(findings)
+    tried = replace(made, doubts=("it differs",))
+    another = replace(
+        made, id="fix-0123456789", label="untested idea", findings=(findings[1].id,), doubts=("it fails",)
+    )
+    assert grouped(findings, [tried, another]) == (tried,)
+
+
 @pytest.mark.parametrize(
     ("anchor", "verdict", "text"),
     [

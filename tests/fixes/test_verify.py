@@ -12,7 +12,7 @@ from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, Difference, Except
 from ddefuzz.fixes.change import DELETED, noting
 from ddefuzz.fixes.tasks import Sights, Task, Truths
 from ddefuzz.fixes.verify import form_doubts, judged, probed, without
-from ddefuzz.fixes.work import truths_at_calls
+from ddefuzz.fixes.work import truths_at_calls, usual_answer
 from ddefuzz.instrument.events import Constraint, Frame, Place, RaisedError
 
 TASK = Task((("", ("export", "aot")),), ("torch.roll",), "torch/x.py", ("torch.x:roll",), "import torch\n")
@@ -184,3 +184,17 @@ def test_the_truths_of_a_guard_follow_from_the_sizes_of_the_calls(code: str, exp
     raised = RaisedError(expression, "guard_bool", Place("Python", frame.file, 1), (frame,))
     calls = tuple(Call(str(size), CallEnd(), CallEnd(), "same", symbols=(("u0", size),)) for size in (5, 0))
     assert truths_at_calls(raised, [Observation("aot", EXPLICIT, "ok", calls=calls)]) == truths
+
+
+@pytest.mark.parametrize(
+    ("code", "expression", "form"),
+    [
+        ("end == size", "Eq(Min(2, u0), u0)", "guard_or_false"),
+        ("end != size", "Eq(Min(2, u0), u0)", "guard_or_true"),
+        ("m < n", "u0 < u1", "guard_or_true"),
+        ("known(n)", "unknown(u0)", "guard_or_false"),
+    ],
+)
+def test_a_later_guard_gets_the_answer_of_large_sizes(code: str, expression: str, form: str) -> None:
+    frame = Frame("torch/_refs/__init__.py", 1, "roll", code)
+    assert usual_answer(RaisedError(expression, "guard_bool", Place("Python", frame.file, 1), (frame,))) == form
