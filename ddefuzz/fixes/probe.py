@@ -179,9 +179,10 @@ def _samples(functions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 def _module_samples(functions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """What each sample of torch's database of modules does in eager, with the same weights."""
-    for info in torch_api.MODULE_DB.get():
+    classes = [name for one in functions if (name := one.removeprefix("torch.nn."))[:1].isupper()]
+    for info in torch_api.MODULE_DB.get() if classes else ():
         name = info.module_cls.__name__
-        if f"torch.nn.{name}" in functions:
+        if name in classes:
             for number, sample in enumerate(_module_inputs(info)[:MOST_SAMPLES]):
                 module, called = _made(info, sample), sample.forward_input
                 if called is not None:
