@@ -13,7 +13,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import Finding, Occurrence
-from ddefuzz.fixes.group import Coverage, coverage, grouped
+from ddefuzz.fixes.group import Coverage, coverage, grouped, on_trial
 from ddefuzz.fixes.model import TOML, Fix, named, read_fixes, remove_others, write_fixes
 from ddefuzz.fixes.native import file_of, native_change, python_number
 
@@ -140,6 +140,17 @@ def test_a_finding_is_in_one_group_that_of_a_verified_change_first() -> None:
     (fix,) = grouped(findings, [known])
     assert (fix.id, fix.label, fix.findings) == (made.id, "verified", known.findings)
     assert coverage(findings, [fix]) == Coverage(2, {"verified": 2, "backed by forced answers": 0, "untested idea": 0})
+
+
+def test_findings_of_python_without_a_known_change_are_tried_all_the_same() -> None:
+    findings = [
+        found(1, ROLL, "n == 0", answered("guard_or_true here")),
+        found(2, ROLL, "m", answered("no answer captures")),
+        found(3, DIFF, "guard_bool", answered("no answer captures")),
+        found(4, Site("Python", "torch/distributed/tensor/_api.py", "forward"), "m", answered("no answer captures")),
+    ]
+    (trial,) = on_trial(findings, grouped(findings))
+    assert trial.findings == (findings[1].id,)
 
 
 def test_a_refuted_change_is_no_idea_if_nothing_else_names_one() -> None:
