@@ -61,7 +61,7 @@ def seen(task: Task) -> Sights:
     """Run all of it. A crash ends the process."""
     torch.manual_seed(0)
     captured = tuple(
-        _observed(Run(ProgramSubject(text), stage, calls=CALLS if stage in CALLED else ()))
+        _observed(Run(ProgramSubject(text), stage, calls=CALLS if stage in {*CALLED, task.stage} else ()))
         for text, stages in task.programs
         for stage in stages
     )
@@ -110,11 +110,12 @@ def _of_sample(text: str, stage: Stage) -> Iterator[Run]:
     """A sample of torch with all sizes unbacked, also with large values; backed; and static, also of size 0."""
     subject = ProgramSubject(text)
     program = subject.program("sample")
-    yield Run(ProgramSubject(print_program(_with_shape(program))), stage, calls=CALLS)
-    yield Run(ProgramSubject(print_program(_large(program))), stage, calls=("example",))
-    yield Run(ProgramSubject(text, backed=True), stage, calls=("example",))
+    example: tuple[CallSize, ...] = ("example",) if stage in CALLED else ()
+    yield Run(ProgramSubject(print_program(_with_shape(program))), stage, calls=CALLS if example else ())
+    yield Run(ProgramSubject(print_program(_large(program))), stage, calls=example)
+    yield Run(ProgramSubject(text, backed=True), stage, calls=example)
     for size in ("example", "0"):
-        yield Run(ProgramSubject(print_program(static(at_data_size(program, size)))), stage, calls=("example",))
+        yield Run(ProgramSubject(print_program(static(at_data_size(program, size)))), stage, calls=example)
 
 
 def _with_shape(program: Program) -> Program:

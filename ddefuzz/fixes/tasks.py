@@ -22,7 +22,8 @@ class Task(msgspec.Struct, frozen=True):
     `file` is a file of torch that changes. `scripted` is what `torch.jit.script` has to compile as before: a function
     (`torch.nn.functional:mse_loss`), the modules of a class (`torch.nn.modules.rnn:RNNBase`), or what a module compiles
     when it is imported (`torch._decomp.decompositions_for_jvp`). `test` is the text of a test. `noting` is the text of
-    the file with a guard that notes its truth. With `is_changed` a test that fails is enough: samples are not run then.
+    the file with a guard that notes its truth. `stage` is that in which samples are captured and truths are noted. With
+    `is_changed` a test that fails is enough: samples are not run then.
     """
 
     programs: tuple[tuple[str, tuple[Stage, ...]], ...]

@@ -35,6 +35,9 @@ SECONDS: Final = 900.0
 
 _PROBE: Final = "import pathlib, sys; from ddefuzz.fixes.probe import main; main(*map(pathlib.Path, sys.argv[1:]))"
 
+ALSO: Final = "aot"
+"""The stage in which programs are captured, also if their findings do not fail there."""
+
 IN_TRACES: Final = (
     "torch/_decomp/",
     "torch/_inductor/",
@@ -56,6 +59,7 @@ class Request(NamedTuple):
     test: str = ""
     noting: str = ""
     verdict: str = ""
+    stage: Stage = "aot"
 
 
 class Judgement(NamedTuple):
@@ -106,7 +110,8 @@ def task_of(request: Request, patches: Sequence[Patch]) -> Task:
         patches[0].file,
         tuple(dict.fromkeys(scripted)),
         request.test,
-        noting=request.noting,
+        request.stage,
+        request.noting,
     )
 
 
@@ -114,7 +119,7 @@ def without(task: Task) -> Task:
     """What is run of it with torch as installed. That the programs are not captured there is shown by the test; only
     aot, in which the findings need not fail, is needed.
     """
-    return msgspec.structs.replace(task, programs=tuple((text, (task.stage,)) for text, _ in task.programs))
+    return msgspec.structs.replace(task, programs=tuple((text, (ALSO,)) for text, _ in task.programs))
 
 
 def form_doubts(form: str, verdict: str, truths: Truths) -> list[str]:
@@ -150,7 +155,7 @@ def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
     for (text, _), (stage, why, loss), seen in zip(subjects, ends, after.captured, strict=True):
         if loss:
             evidence.append(f"In {stage} torch loses an assertion that the capture made: {loss}.")
-        if why and stage == task.stage and limits.get(text) == _limit(seen) != "":
+        if why and stage == ALSO and limits.get(text) == _limit(seen) != "":
             evidence.append(f"In {stage} the program fails as it does without the change: {why}.")
         elif why:
             doubts.append(f"in {stage}: {why}")
@@ -216,8 +221,8 @@ def _samples(before: Sights, after: Sights) -> tuple[list[str], list[str]]:
         pairs = zip(before.of_samples, after.of_samples, strict=True)
         mended = sum(one.outcome != "ok" and other.outcome == "ok" for (_, one), (_, other) in pairs)
         evidence.append(
-            f"torch's samples in aot, with unbacked, backed and static sizes: {len(after.of_samples)} runs, none is "
-            f"worse, {mended} are captured only with the change."
+            f"torch's samples in {after.of_samples[0][1].stage}, with unbacked, backed and static sizes: "
+            f"{len(after.of_samples)} runs, none is worse, {mended} are captured only with the change."
         )
     return evidence, doubts
 

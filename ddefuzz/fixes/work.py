@@ -22,7 +22,7 @@ from ddefuzz.fixes.group import fix_of
 from ddefuzz.fixes.model import Fix
 from ddefuzz.fixes.tasks import Sights, Truths
 from ddefuzz.fixes.texts import pull_request, test_text
-from ddefuzz.fixes.verify import Judgement, Request, form_doubts, judged, probed, task_of, without
+from ddefuzz.fixes.verify import ALSO, Judgement, Request, form_doubts, judged, probed, task_of, without
 from ddefuzz.instrument.events import RaisedError
 from ddefuzz.instrument.truth import holds
 
@@ -65,12 +65,13 @@ def job_of(fix: Fix, findings: Mapping[str, Finding]) -> Job | None:
     programs = [(one.minimal or one.original or "", one.stages) for one in members[:MOST_PROGRAMS]]
     request = Request(
         tuple(
-            (text, tuple(one for one in CAPTURE_STAGES if one in {*stages, "aot"})) for text, stages in programs if text
+            (text, tuple(one for one in CAPTURE_STAGES if one in {*stages, ALSO})) for text, stages in programs if text
         ),
         tuple(dict.fromkeys(op for one in members for op in one.shown_ops))[:MOST_FUNCTIONS],
         test,
         "" if first.form.startswith(ASSERTING) else noting(raised),
         answers.verdict if answers is not None else "",
+        "inductor" if {*members[0].stages} == {"inductor"} else ALSO,
     )
     return Job(fix, members, raised, first, request)
 
