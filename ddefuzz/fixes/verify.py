@@ -63,11 +63,11 @@ class Request(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What speaks for the change, and what against it. `next` is the guard at which a program stops then."""
+    """What speaks for the change, and what against it. `next` are the guards at which programs stop then."""
 
     evidence: tuple[str, ...]
     doubts: tuple[str, ...]
-    next: RaisedError | None = None
+    next: tuple[RaisedError, ...] = ()
 
 
 def torch_folder() -> Path:
@@ -164,7 +164,7 @@ def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
     if right:
         calls = dict.fromkeys(call.size for seen in after.captured for call in seen.calls if call.agreement == "same")
         evidence.append(f"Captured in {', '.join(right)}, and agrees with eager at {', '.join(calls)}.")
-    stops = next((seen.raised for seen in after.captured if seen.outcome != "ok" and seen.raised is not None), None)
+    stops = tuple(seen.raised for seen in after.captured if seen.outcome != "ok" and seen.raised is not None)
     if task.test and (before.test == "passes" or after.test != "passes"):
         doubts.append(f"the test, before: {before.test}; after: {after.test}")
         return Judgement(tuple(evidence), tuple(doubts), stops)

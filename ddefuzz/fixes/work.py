@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -202,21 +202,36 @@ def _chain(
                 against += form_doubts(patch.form, verdict, noted or truths_at_calls(raised, after.captured))
             result = result._replace(doubts=(*against, *result.doubts))
         yield list(patches), result, list(later)
-        if not result.doubts or result.next is None:
+        if not result.doubts:
             return
-        where, frame = site(result.next)
-        place = where, python_anchor(frame)
-        same = [one for one in others if (one.site, one.anchor) == place and one not in job.findings]
-        # A test that is made again gets the same answer. An assertion comes first for any other one, then the answer of
-        # usual sizes, which has to be tested like the first one.
-        known = {**forms, **made}
-        wanted = (known[place],) if place in known else (*ASSERTING, usual_answer(result.next))
-        order = lambda form, wanted=wanted: wanted.index(form) if form in wanted else len(wanted)  # noqa: E731
-        following = next(candidates(result.next, order, texts), None)
-        if following is None or following.form not in wanted or following.after in texts.values():
+        found = next(filter(None, (_following(raised, texts, {**forms, **made}) for raised in result.next)), None)
+        if found is None:
             return
+        raised, following = found
+        place = _place(raised)
         made[place] = following.form
+        same = [one for one in others if (one.site, one.anchor) == place and one not in job.findings]
         verdicts = [one.answers.verdict for one in same if one.answers is not None]
-        links.append((result.next, next(iter(verdicts), "")))
+        links.append((raised, next(iter(verdicts), "")))
         patches = [*patches, following]
         later += same
+
+
+def _place(raised: RaisedError) -> tuple[Site, str]:
+    where, frame = site(raised)
+    return where, python_anchor(frame)
+
+
+def _following(
+    raised: RaisedError, texts: dict[str, str], forms: Mapping[tuple[Site, str], str]
+) -> tuple[RaisedError, Patch] | None:
+    """A later guard and its change, in files that are changed already; None if there is no candidate for it.
+
+    A guard of a place with a known form gets that: a verified one, or that of the same test above. For any other one an
+    assertion comes first, then the answer of usual sizes, which has to be tested like the first one.
+    """
+    place = _place(raised)
+    wanted = (forms[place],) if place in forms else (*ASSERTING, usual_answer(raised))
+    order: Callable[[str], int] = lambda form: wanted.index(form) if form in wanted else len(wanted)  # noqa: E731
+    patch = next(candidates(raised, order, texts), None)
+    return (raised, patch) if patch is not None and patch.form in wanted and patch.after not in texts.values() else None
