@@ -122,11 +122,11 @@ def without(task: Task) -> Task:
     return msgspec.structs.replace(task, programs=tuple((text, (ALSO,)) for text, _ in task.programs))
 
 
-def form_doubts(form: str, verdict: str, truths: Truths) -> list[str]:
+def form_doubts(form: str, verdict: str, tested: Truths, usual: Sequence[bool] = ()) -> list[str]:
     """Why a form is not the one to take, although what was captured with it is right.
 
     An answer in place of a guard that checks arguments asserts nothing. An answer is tested only if the guard is both
-    true and false at the sizes of the calls, and it has to be one at usual sizes.
+    true and false where results agree, and it has to be the guard's at usual sizes. `usual` are more truths there.
     """
     if form.startswith(("torch._check", "a symbolic form")):
         return []
@@ -135,11 +135,11 @@ def form_doubts(form: str, verdict: str, truths: Truths) -> list[str]:
         doubts.append("one of the answers is wrong, so the test is not redundant")
     if verdict == "torch._check here":
         doubts.append(f"the guard checks arguments, and {form} asserts nothing")
-    every, answer = {*truths.usual, *truths.small}, form.startswith("guard_or_true")
+    every, answer = {*tested.usual, *tested.small}, form.startswith("guard_or_true")
     if len(every) < 2:
         seen = f"is {every.pop()} each time" if every else "was not evaluated"
         doubts.append(f"at the sizes of the calls the guard {seen}, so {form} is not tested for both of its truths")
-    elif form.startswith("guard_or_") and answer not in truths.usual:
+    elif form.startswith("guard_or_") and answer not in {*tested.usual, *usual}:
         doubts.append(f"{form} takes the branch of unusual sizes for all: the guard is {not answer} at usual sizes")
     return doubts
 

@@ -165,6 +165,24 @@ def truths_at_calls(raised: RaisedError, captured: Sequence[Observation]) -> Tru
     )
 
 
+def answered_truths(patch: Patch, text: str, after: Sights) -> Truths:
+    """The truths of a guard that took its answer, at the calls of captures that agree with eager.
+
+    `text` is that of the file that runs. A guard of the change is one on a line that the file did not have before.
+    """
+    lines, old = text.splitlines(), {*patch.before.splitlines()}
+    usual, small = list[bool](), list[bool]()
+    for seen in (*after.captured, *(seen for _, seen in after.of_samples)):
+        for guard in seen.guards:
+            place = guard.place
+            if place.file == patch.file and 0 < place.line <= len(lines) and lines[place.line - 1] not in old:
+                for symbols in (dict(call.symbols) for call in seen.calls if call.agreement == "same" and call.symbols):
+                    truth = holds(guard.expression, symbols)
+                    if truth is not None and patch.form.startswith(guard.method):
+                        (usual if min(symbols.values()) > 1 else small).append(truth)
+    return Truths(tuple(usual), tuple(small))
+
+
 def _truth(raised: RaisedError, symbols: Mapping[str, int]) -> bool | None:
     """The truth of the code of a guard, which may be the opposite of the guard's."""
     anchor, expression = python_anchor(site(raised)[1]), raised.expression
@@ -199,7 +217,10 @@ def _chain(
             against = []
             for (raised, verdict), patch in zip(links, patches, strict=True):
                 noted = before.truths if raised is job.raised and any(before.truths) else None
-                against += form_doubts(patch.form, verdict, noted or truths_at_calls(raised, after.captured))
+                truths = noted or truths_at_calls(raised, after.captured)
+                is_answer = patch.form.startswith("guard_or_")
+                tested = answered_truths(patch, texts[patch.file], after) if is_answer else truths
+                against += form_doubts(patch.form, verdict, tested, truths.usual)
             result = result._replace(doubts=(*against, *result.doubts))
         yield list(patches), result, list(later)
         if not result.doubts:

@@ -7,13 +7,13 @@ import ast
 import pytest
 from msgspec.structs import replace
 
-from ddefuzz.answers.patch import source_of
+from ddefuzz.answers.patch import Patch, source_of
 from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, Difference, ExceptionInfo, Observation
 from ddefuzz.fixes.change import DELETED, noting
 from ddefuzz.fixes.tasks import Sights, Task, Truths
 from ddefuzz.fixes.verify import form_doubts, judged, probed, without
-from ddefuzz.fixes.work import truths_at_calls, usual_answer
-from ddefuzz.instrument.events import Constraint, Frame, Place, RaisedError
+from ddefuzz.fixes.work import answered_truths, truths_at_calls, usual_answer
+from ddefuzz.instrument.events import Constraint, Frame, Guard, Place, RaisedError
 
 TASK = Task((("", ("export", "aot")),), ("torch.roll",), "torch/x.py", ("torch.x:roll",), "import torch\n")
 
@@ -184,6 +184,27 @@ def test_the_truths_of_a_guard_follow_from_the_sizes_of_the_calls(code: str, exp
     raised = RaisedError(expression, "guard_bool", Place("Python", frame.file, 1), (frame,))
     calls = tuple(Call(str(size), CallEnd(), CallEnd(), "same", symbols=(("u0", size),)) for size in (5, 0))
     assert truths_at_calls(raised, [Observation("aot", EXPLICIT, "ok", calls=calls)]) == truths
+
+
+def test_an_answer_is_tested_by_calls_that_agree_of_captures_that_took_it() -> None:
+    before = "if n == 0:\n    pass\nif guard_or_false(m == 0):\n    pass\n"
+    after = before.replace("n == 0", "guard_or_false(n == 0)")
+    patch = Patch("guard_or_false", "torch/x.py", "", before, after)
+
+    def guard(line: int, method: str = "guard_or_false") -> Guard:
+        return Guard(Place("Python", "torch/x.py", line), method, "Eq(u0, 0)", fallback=False, counterfactual="same")
+
+    def captured(guard: Guard) -> Observation:
+        agrees = Call("5", CallEnd(), CallEnd(), "same", symbols=(("u0", 5),))
+        differs = Call("0", CallEnd(), CallEnd(), "differs", symbols=(("u0", 0),))
+        return Observation("aot", EXPLICIT, "ok", guards=(guard,), calls=(agrees, differs))
+
+    right = captured(guard(1))
+    empty = replace(right, calls=(Call("0", CallEnd(), CallEnd(), "same", symbols=(("u0", 0),)),))
+    other = Sights((captured(guard(3)), captured(guard(1, "guard_or_true")), captured(guard(9))))
+    assert answered_truths(patch, after, other) == Truths()
+    assert answered_truths(patch, after, Sights((right,))) == Truths((False,))
+    assert answered_truths(patch, after, Sights((right,), of_samples=(("", empty),))) == Truths((False,), (True,))
 
 
 @pytest.mark.parametrize(
