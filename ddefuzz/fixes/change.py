@@ -175,6 +175,8 @@ def _check_apart(
         else:
             body = f"if {' and '.join(others)}:\n{textwrap.indent(body, '    ')}"
     name = _fresh(source, f"_check_{function.name.strip('_').removeprefix('check_')}")
+    if not syntax.compiles(body):  # a clause of several lines loses its parentheses
+        return None
     names = _locals(function, body)
     before, after, indent = place
     last = statement.body[-1] if isinstance(statement, ast.If) else statement

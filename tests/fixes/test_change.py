@@ -137,6 +137,20 @@ class Cell(Module):
     )
 
 
+def test_clauses_of_several_lines_are_not_taken_apart() -> None:
+    text = """def f(a, n):
+    if (
+        a
+        if n
+        else 0
+    ) or n > 3:
+        raise RuntimeError("no")
+"""
+    forms = [one.form for one in in_form_of_file(Source(text), SCRIPTED, 6, "n > 3")]
+    assert "torch._check" not in forms
+    assert "guard_or_false" in forms
+
+
 def test_a_caller_asks_what_may_be_undecided() -> None:
     file, asks = "torch/_subclasses/fake_impls.py", "maybe_guard_or_false(a.numel() < 2)"
     source, inner = source_of(file), source_of("torch/_prims_common/__init__.py")
