@@ -15,13 +15,12 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ddefuzz import syntax
 from ddefuzz.answers.patch import (
     CHECKS,
-    ELSEWHERE,
     LONGEST_LINE,
     SHAPES,
     Change,
@@ -39,10 +38,7 @@ from ddefuzz.answers.patch import (
 )
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.site import site
-from ddefuzz.instrument.events import Frame, RaisedError
-
-MOST_CALLERS: Final = 3
-"""How many callers of a function that decides may ask otherwise."""
+from ddefuzz.instrument.events import RaisedError
 
 DELETED: Final = "a redundant test is deleted"
 
@@ -60,30 +56,9 @@ def candidates(
     where, frame = site(raised)
     if where.language != "Python" or where.module is None or frame.file != where.module:
         return
-    source = _source(where.module, texts or {})
-    if source is None:
-        return
-    of_callers = _of_callers(raised, frame, texts or {})
-    of_branch = in_form_of_file(source, where.module, frame.line, python_anchor(frame))
-    yield from sorted((*of_callers, *of_branch), key=lambda one: order(one.form))
-
-
-def _source(file: str, texts: Mapping[str, str]) -> Source | None:
-    return Source(texts[file]) if file in texts else source_of(file)
-
-
-def _of_callers(raised: RaisedError, frame: Frame, texts: Mapping[str, str]) -> Iterator[Patch]:
-    """A caller that asks what may be undecided: `is_contiguous_or_false` in place of `is_contiguous`."""
-    frames = raised.python[: raised.python.index(frame)] if frame in raised.python else ()
-    for caller in reversed(frames[-MOST_CALLERS:]):
-        called = caller.code.partition("(")[0]
-        source = _source(caller.file, texts) if f"{called}_or_false" in ELSEWHERE else None
-        node = located(source, caller.line, python_anchor(caller)) if source is not None else None
-        if source is not None and isinstance(node, ast.Call):
-            text = source.of(node).replace(called, f"{called}_or_false", 1)
-            change = Change("guard_or_false of the caller", node, text)
-            after = source.edited(node, text, names_in(text))
-            yield Patch(change.form, caller.file, shown(source, change), source.text, after)
+    source = Source(texts[where.module]) if texts and where.module in texts else source_of(where.module)
+    if source is not None:
+        yield from in_form_of_file(source, where.module, frame.line, python_anchor(frame), order)
 
 
 def in_form_of_file(

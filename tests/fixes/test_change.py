@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.answers.patch import Patch, Source, source_of
+from ddefuzz.answers.patch import Patch, Source
 from ddefuzz.errors import InputError
 from ddefuzz.files import unified_diff
-from ddefuzz.fixes.change import candidates, in_form_of_file
+from ddefuzz.fixes.change import in_form_of_file
 from ddefuzz.fixes.verify import apply_fault, copy_with, torch_folder
-from ddefuzz.instrument.events import Frame, Place, RaisedError
 
 SCRIPTED, OTHER = "torch/nn/functional.py", "torch/_refs/__init__.py"
 TEXT = '''import torch
@@ -149,25 +148,6 @@ def test_clauses_of_several_lines_are_not_taken_apart() -> None:
     forms = [one.form for one in in_form_of_file(Source(text), SCRIPTED, 6, "n > 3")]
     assert "torch._check" not in forms
     assert "guard_or_false" in forms
-
-
-def test_a_caller_asks_what_may_be_undecided() -> None:
-    file, asks = "torch/_subclasses/fake_impls.py", "maybe_guard_or_false(a.numel() < 2)"
-    source, inner = source_of(file), source_of("torch/_prims_common/__init__.py")
-    assert source is not None
-    assert inner is not None
-    lines = [
-        next(number for number, one in enumerate(one.text.splitlines(), 1) if text in one)
-        for one, text in ((source, "else is_contiguous(a):"), (inner, f"if {asks}:"))
-    ]
-    frames = (
-        Frame(file, lines[0], "_view_unbacked_meta", "is_contiguous(a)", exact=True),
-        Frame("torch/_prims_common/__init__.py", lines[1], "is_contiguous", asks, exact=True),
-    )
-    raised = RaisedError("2*u0 < 2", "guard_bool", Place("Python", frames[1].file, lines[1]), frames)
-    (patch,) = [one for one in candidates(raised) if one.form == "guard_or_false of the caller"]
-    assert patch.file == file
-    assert patch.after == patch.before.replace("else is_contiguous(a):", "else is_contiguous_or_false(a):")
 
 
 def test_another_file_has_its_imports_in_the_function() -> None:
