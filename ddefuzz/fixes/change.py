@@ -126,10 +126,10 @@ def _check_apart(
     """A branch that raises, or an assert: a function that raises what it raised, and defers what is undecided."""
     test, error, raising, place = statement.test, "AssertionError", "", ("", "", source.indent(statement))
     if isinstance(statement, ast.If):
-        found, around = raised_by(source, statement), placed(source, statement)
-        if found is None or around is None:
+        raises, around = raised_by(source, statement), placed(source, statement)
+        if raises is None or around is None:
             return None
-        error = found[0]
+        error = raises[0]
         place = ("el", "", source.indent(statement)) if around[0] else around
         raising = textwrap.dedent(_lines(source, *statement.body))
         decided: ast.expr = node if _is_clause(test, node) else test

@@ -251,8 +251,8 @@ def _scripted(name: str) -> str:
     try:
         target = getattr(import_module(file), function, None) if function else import_module(file)
         with warnings.catch_warnings(action="ignore"):
-            for one in _modules_of(target) if isinstance(target, type) else (target,) if function else ():
-                torch.jit.script(one)
+            for whole in _modules_of(target) if isinstance(target, type) else (target,) if function else ():
+                torch.jit.script(whole)
     except Exception as error:  # noqa: BLE001 what cannot be scripted raises various exceptions
         return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
     return ""

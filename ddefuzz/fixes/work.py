@@ -225,10 +225,10 @@ def _chain(
         yield list(patches), result, list(later)
         if not result.doubts:
             return
-        found = next(filter(None, (_following(raised, texts, {**forms, **made}) for raised in result.next)), None)
-        if found is None:
+        chosen = next(filter(None, (_following(raised, texts, {**forms, **made}) for raised in result.next)), None)
+        if chosen is None:
             return
-        raised, following = found
+        raised, following = chosen
         place = _place(raised)
         made[place] = following.form
         same = [one for one in others if (one.site, one.anchor) == place and one not in job.findings]
