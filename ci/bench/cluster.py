@@ -36,9 +36,11 @@ class Nodes:
 
     def __init__(self, number: int) -> None:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        before = signal.getsignal(signal.SIGTERM)
         head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
         self.cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
         self.members = [self._add() for _ in range(number)]
+        signal.signal(signal.SIGTERM, before)  # Ray has set one of its own
         self.address: str = self.cluster.address
 
     def _add(self) -> Any:
@@ -170,13 +172,13 @@ def _killed(
     """A campaign of which something is killed every few seconds, to its end."""
     with nodes(2) as cluster:
         process = _start(database, *words, *_on(cluster))
-        while True:
+        while not session.stopped():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(random.uniform(*KILL_EVERY_SECONDS))
                 if process.returncode != EXIT_USAGE:
                     return _ended(process)
                 process = _start(database, *words, *_on(cluster))  # it was killed before its campaign was entered
-            if killed.total() >= most or session.stopped():
+            if killed.total() >= most:
                 continue
             what = random.choice(("node", "actor", "driver"))
             if what == "node":
@@ -191,6 +193,8 @@ def _killed(
                 process.communicate()
                 process = _start(database, "--resume", *_on(cluster))
             killed[what] += 1
+        process.kill()
+        raise KeyboardInterrupt
 
 
 def _is_actor(process: psutil.Process) -> bool:
