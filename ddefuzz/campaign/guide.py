@@ -169,7 +169,7 @@ class CallHistory:
     _aimed: dict[int, tuple[Place, Stage]] = field(default_factory=dict)
     _chosen: int = 0
 
-    def choose(self, index: int, stage: Stage, fresh: Draw, random: Random) -> Origin:
+    def choose(self, index: int, stage: Stage, fresh: Draw | Single, random: Random) -> Origin:
         """The case of an index, to be called in a stage; `fresh` is what a campaign without a guide takes.
 
         The guard with the fewest runs in the stage is chosen, then in all stages. A program that evaluated it and was
@@ -262,9 +262,9 @@ class Case(NamedTuple):
 
 
 class CalledCase(NamedTuple):
-    """A case to be called in a stage. `fresh` is drawn if no earlier program fits, and in any case if it is `drawn`."""
+    """A case to be called in a stage. `fresh` is taken if no earlier program fits, and in any case if it is `drawn`."""
 
-    fresh: Draw
+    fresh: Draw | Single
     stage: Stage
     drawn: bool = False
 

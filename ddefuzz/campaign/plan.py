@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
+from random import Random
 
 from ddefuzz.campaign.guide import ROUND, CalledCase, Case
 from ddefuzz.campaign.tasks import TOGETHER, CaseTask
@@ -13,7 +14,8 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.engine import LOCAL, Engine
 from ddefuzz.execute.protocol import AFTER_EXPORT, CHEAP_TO_CALL, COMPILES, DECOMPOSED, Semantics, Stage
 from ddefuzz.findings.textform import NONE, Now
-from ddefuzz.generate.profiles import CAPTURES, COMPILED, DECOMPOSING, Draw, profile_named
+from ddefuzz.generate.profiles import CAPTURES, COMPILED, DECOMPOSING, Draw, Single, profile_named
+from ddefuzz.ops.catalogue import OPS
 from ddefuzz.oracles.oracle import Oracle, OwnStage
 from ddefuzz.oracles.program import CAPTURE, Suspect, called_of
 from ddefuzz.oracles.table import ORACLES, calls_of, own_stage
@@ -106,9 +108,9 @@ CONFIRM_SECONDS = 30.0
 SAMPLED = 16
 """With screening, every sixteenth case (of each stage) is captured even if it passes the fake stage."""
 
-CALLED = 7
-"""Every seventh case is for the oracles that call captured programs. It is not run in the fake stage first. Each stage
-gets its turn: 7 has no divisor in common with the number of stages.
+CALLED = 3
+"""Every third case is for the oracles that call captured programs. It is not run in the fake stage first. Of two rounds
+of `RETRACED` such cases, one has drawn programs, the other one has the ops of the catalogue by themselves, in turn.
 """
 
 BATCH = 16
@@ -119,16 +121,19 @@ CALLED_COMPILED = 50
 
 RETRACED = 8
 """Of these cases, one in so many is run in one of the cheap stages that go on where export ends, in turn: one case
-in 56. They cost about twice as much as export.
+in 24. They cost about twice as much as export.
 """
 
 RETRACED_TURN = 3  # the first of them
 
 DECOMPOSED_TURNS = (1, 4, 6)
 """Of the same `RETRACED` cases, those that run after inductor's decompositions, in a campaign with a stage of
-torch.compile: one case in 19. They are drawn for it. Wrong values of decompositions, and wrong gradients, show there
+torch.compile: one case in 8. They are drawn for it. Wrong values of decompositions, and wrong gradients, show there
 without C++.
 """
+
+TRAINED: frozenset[Stage] = frozenset({"aot", DECOMPOSED, TOGETHER})
+"""The stages that capture gradients, in which ops by themselves are called with them."""
 
 SLOWER = 6
 """How much longer a task may take in which inductor compiles C++."""
@@ -192,15 +197,27 @@ class Plan:
 
     def called_case(self, index: int) -> CalledCase | None:
         """A case for the oracles that call what was captured; None for all other cases. Half of those for inductor are
-        drawn for it, and all of those for its decompositions.
+        drawn for it. Of the others, one half are drawn, and one half are ops of the catalogue in turn.
         """
         if not self.is_called(index):
             return None
         stage = self.stages_of(index)[-1]
+        is_compiled = self._is_for_inductor(index)
+        if is_compiled and index % 2 == 0:
+            return CalledCase(Draw(index, profile=COMPILED), stage, drawn=True)
+        turn, place = divmod(index if is_compiled else index // CALLED, RETRACED)
+        if turn % 2:
+            return CalledCase(self._single(turn // 2 * RETRACED + place, stage), stage, drawn=True)
         if self.retraced_stages(index) == (DECOMPOSED,) == (stage,):
             return CalledCase(Draw(index, profile=DECOMPOSING), stage, drawn=True)
-        drawn = index % 2 == 0 and self._is_for_inductor(index)
-        return CalledCase(Draw(index, profile=COMPILED if drawn else CAPTURES), stage, drawn)
+        return CalledCase(Draw(index, profile=CAPTURES), stage)
+
+    def _single(self, number: int, stage: Stage) -> Single:
+        """The op whose turn it is. Its inputs require gradients in the stages that capture them."""
+        rounds, place = divmod(number, len(OPS))
+        order = Random(f"{self.seed}:{rounds}").sample(range(len(OPS)), len(OPS))
+        word = Random(f"{self.seed} {number}").getrandbits(32)
+        return Single(order[place], word, gradients=stage in TRAINED)
 
     def task_of(self, index: int, case: Case | None) -> CaseTask:
         """The task of a case, which the guide has chosen, if there is one."""
@@ -283,13 +300,14 @@ class Plan:
             return (own.name,)
         if retraced := self.retraced_stages(index):
             return retraced
+        number = index
         if self.is_called(index):
-            stages = tuple(stage for stage in stages if stage in CHEAP_TO_CALL)
+            stages, number = tuple(stage for stage in stages if stage in CHEAP_TO_CALL), index // CALLED
         if not self.in_turn:
             return stages
         if self.screen and not self.is_sampled(index):
             stages = tuple(stage for stage in stages if stage not in SLOW_TO_START) or stages
-        return (stages[index % len(stages)],)
+        return (stages[number % len(stages)],)
 
 
 def confirm_seconds(suspect: Suspect) -> float:

@@ -27,6 +27,7 @@ from ddefuzz.generate.draw import (
     inputs_read,
     pick,
     respelled,
+    with_gradients,
     with_options,
 )
 from ddefuzz.generate.lockstep import REFUSALS, WORD_BITS, Choices, Handle, Journal, Lockstep, strict_eager
@@ -172,11 +173,23 @@ def _samples(op: str) -> tuple[Program, ...]:
     return tuple(spread(program for program in listed if CALLABLES.issuperset(functions_in(program)))[:SAMPLES])
 
 
-def in_doubt(program: Program) -> Program:
-    """A program of one step on static dims, with every dim unbacked if eager accepts that. Any other is unchanged."""
+TAKEN: Final = ("all", "single", "shared", "mask", "layout", "out", "in-place")
+"""The forms of a program on static dims that are called."""
+
+
+def in_doubt(program: Program, word: int = 0) -> Program:
+    """A program of one step on static dims, with every dim unbacked if eager accepts that; with a `word`, in one of the
+    forms `TAKEN`. Any other is unchanged.
+    """
     if len(program.steps) > 1 or program != static(program):
         return program
-    return next((form.program for form in variants(program, ("all",)) if opinfo.accepts(form.program)), program)
+    random = Random(word)
+    kinds = random.sample(TAKEN, len(TAKEN)) if word else TAKEN[:1]
+    for kind in kinds:
+        forms = [form.program for form in variants(program, (kind,))]
+        if accepted := next(filter(opinfo.accepts, random.sample(forms, len(forms))), None):
+            return accepted
+    return program
 
 
 def program_of(
@@ -205,9 +218,12 @@ def _made(
             return drawn_case(other or profile, seed, index, journal, focus).program
         case Respell(base=base, changes=changes):
             return respelled(base.profile or profile, seed, base, changes, journal)
-        case Single(op=op, word=word):
+        case Single(op=op, word=word, gradients=gradients):
             alone = next(singles(OPS[op], 1, word), None)
-            return alone and in_doubt(alone)
+            if alone is None:
+                return None
+            formed = in_doubt(alone, word)
+            return with_gradients(formed, "2") if gradients else formed
         case Mutate(how=how, program=text, word=word, other=other):
             donor = parse(other, "<program>").program if other else None
             return mutate(how, parse(text, "<program>").program, donor, word, profile_named(profile))

@@ -54,10 +54,13 @@ class Respell(msgspec.Struct, frozen=True, tag="respell"):
 
 
 class Single(msgspec.Struct, frozen=True, tag="single"):
-    """An op of the catalogue by its position, after only the steps that it needs. `word` decides the details."""
+    """An op of the catalogue by its position, after only the steps that it needs. `word` decides the details. With
+    `gradients`, its inputs require gradients, if eager computes them.
+    """
 
     op: int
     word: int
+    gradients: bool = False
 
 
 class Sample(msgspec.Struct, frozen=True, tag="sample"):

@@ -315,7 +315,7 @@ def draw_shaped(lockstep: Lockstep, choices: Choices, sizes: list[Handle], kind:
         return add_static_input(lockstep, choices, wanted.left, kind)
     dims = _as_dims(lockstep, sizes)
     if dims is not None and not choices.one_in(4):
-        return lockstep.add_input(DTYPE_OF_KIND[kind], dims, Recipe("normal"), _layout(choices, len(dims)))
+        return _add_input(lockstep, choices, _apart(lockstep, dims) if choices.one_in(4) else dims, kind)
     first, *others = sizes
     if not any(size.varies for size in others) and max(first.left, first.right) <= 8 and choices.one_in(5):
         whole = add_static_input(lockstep, choices, (8, *(size.left for size in others)), kind)
@@ -340,9 +340,24 @@ def _as_dims(lockstep: Lockstep, sizes: list[Handle]) -> tuple[Dim, ...] | None:
     return tuple(dims)
 
 
+def _add_input(lockstep: Lockstep, choices: Choices, dims: tuple[Dim, ...], kind: Kind) -> Handle:
+    return lockstep.add_input(DTYPE_OF_KIND[kind], dims, Recipe("normal"), _layout(choices, len(dims)))
+
+
+def _apart(lockstep: Lockstep, dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The dims with sizes of their own, which calls may make unequal to those of other inputs: eager refuses that, and
+    what is captured has to.
+    """
+    fresh = lockstep.fresh_symbols()
+    return tuple(dim if dim.symbol is None else Dim(dim.size, next(fresh)) for dim in dims)
+
+
 def draw_alike(lockstep: Lockstep, choices: Choices, tensor: Handle, kind: Kind) -> Handle:
     """A tensor of the same shape as another."""
     left, right = tuple(tensor.left.shape), tuple(tensor.right.shape)
+    dims = _as_dims(lockstep, extents(tensor)) if tensor.varies and choices.one_in(8) else None
+    if dims is not None:
+        return _add_input(lockstep, choices, _apart(lockstep, dims), kind)
     fitting = [other for other in lockstep.tensors if is_of_kind(other.left, kind) and same_shape(other, left, right)]
     if fitting and choices.one_in(2):
         return choices.pick(fitting)
@@ -400,7 +415,7 @@ def draw_unbacked_input(lockstep: Lockstep, choices: Choices, slot: Tensor) -> H
 
 
 def _static_dim(choices: Choices) -> Dim:
-    return Dim(choices.pick(RARE if choices.one_in(16) else USUAL))
+    return Dim(choices.pick(RARE if choices.one_in(8) else USUAL))
 
 
 def draw_producer(lockstep: Lockstep, choices: Choices) -> Handle:

@@ -23,8 +23,8 @@ PRODUCTS: tuple[OpSpec, ...] = (
     op("torch.bmm(x, y)", x=BATCH, y=Tensor(shape=(At("x", 0), At("x", 2), 2))),
     op("torch.bmm(x, x.transpose(1, 2))", x=BATCH),
     op("torch.mv(x, y)", x=MATRIX, y=Tensor(shape=(At("x", 1),))),
-    op("torch.dot(x, y)", x=VECTOR, y=Tensor(like="x")),
-    op("torch.vdot(x, y)", x=VECTOR, y=Tensor(like="x")),
+    op("torch.dot(x, y)", x=VECTOR, y=Tensor(shape=(At("x", 0),))),
+    op("torch.vdot(x, y)", x=VECTOR, y=Tensor(shape=(At("x", 0),))),
     op("torch.inner(x, y)", x=X, y=Tensor(shape=(2, At("x", -1))), stops=True),
     op("torch.linalg.vecdot(x, y)", x=X, y=Tensor(like="x")),
     op("torch.addmm(b, x, y)", x=MATRIX, y=TO_COLUMNS, b=Tensor(shape=(3,))),
@@ -52,6 +52,7 @@ PRODUCTS: tuple[OpSpec, ...] = (
 
 DECOMPOSITIONS: tuple[OpSpec, ...] = (
     op("torch.linalg.det(x)", n=BATCHED, x=SQUARE),
+    op("torch.linalg.det(x)", n=Size(1, 6), x=Tensor(shape=("n", "n"))),
     op("torch.linalg.slogdet(x)", n=BATCHED, x=SQUARE),
     op("torch.linalg.inv(x + torch.eye(3) * 2)", n=BATCHED, x=SQUARE),
     op("torch.linalg.pinv(x + torch.eye(3) * 2)", x=MATRIX),

@@ -9,8 +9,10 @@ BATCH = Size(1, 8)
 LENGTH = Size(4, 10)
 SEQUENCE = Tensor(shape=(2, 4, "u"))
 SEQUENCES = Tensor(shape=("u", 4, 6))
+PADDED = Tensor(shape=(2, 4, "u"), others=((2, "u", 5), ("u", 2, 5), ("u", 5)))
 IMAGE = Tensor(shape=(1, 2, "u", 6), others=((2, 2, 6, "u"), (2, 2, "u", "u")))
 IMAGES = Tensor(shape=("u", 2, 5, 6))
+MAPS = Tensor(shape=("u", 2, 5, 6), others=((2, "u", 5, 6), (2, 3, "u", 6)))
 VOLUME = Tensor(shape=(1, 2, "u", 4, 4), others=((2, 2, 5, 5, "u"),))
 PAD_MODE = choice("reflect", "replicate", "circular")
 HEADS = Tensor(shape=(2, 2, 3, 4))
@@ -86,7 +88,7 @@ POOLING: tuple[OpSpec, ...] = (
     op("torch.nn.functional.adaptive_avg_pool1d(x, k)", u=LENGTH, x=SEQUENCE, k=Number(1, 3)),
     op("torch.nn.functional.adaptive_avg_pool2d(x, (k, 2))", u=LENGTH, x=IMAGE, k=Number(1, 3)),
     op("torch.nn.functional.adaptive_max_pool1d(x, 2)", u=LENGTH, x=SEQUENCE),
-    op("torch.nn.functional.adaptive_max_pool2d(x, 2)", u=BATCH, x=IMAGES),
+    op("torch.nn.functional.adaptive_max_pool2d(x, 2)", u=BATCH, x=MAPS),
     op("torch.nn.functional.adaptive_avg_pool1d(x, n)", u=LENGTH, x=SEQUENCE, n=Size(1, 6)),
 )
 
@@ -94,7 +96,7 @@ RESAMPLING: tuple[OpSpec, ...] = (
     op("torch.nn.functional.pad(x, (k, n))", x=X, k=Number(0, 2), n=Size(0, 4)),
     op("torch.nn.functional.pad(x, (1, 1), value=0.5)", x=X),
     op("torch.nn.functional.pad(x, (-1, n))", x=X, n=Size(1, 4)),
-    op("torch.nn.functional.pad(x, (1, 2), mode=m)", u=LENGTH, x=SEQUENCE, m=PAD_MODE),
+    op("torch.nn.functional.pad(x, (1, 2), mode=m)", u=LENGTH, x=PADDED, m=PAD_MODE),
     op("torch.nn.functional.pad(x, (1, 0, 0, 1), mode=m)", u=LENGTH, x=IMAGE, m=PAD_MODE),
     op("torch.nn.functional.interpolate(x, scale_factor=2.0)", u=LENGTH, x=SEQUENCE),
     op("torch.nn.functional.interpolate(x, scale_factor=0.5, mode=m)", u=LENGTH, x=IMAGE,
@@ -117,6 +119,8 @@ RESAMPLING: tuple[OpSpec, ...] = (
        g=Tensor(shape=(1, "u", 3, 2)), c=FLAG),
     op("torch.nn.functional.grid_sample(x, g, m, p, align_corners=c)", u=LENGTH, x=IMAGE,
        g=Tensor(shape=(At("x", 0), 3, 3, 2)), c=FLAG, m=choice("nearest", "bicubic"), p=choice("border", "reflection")),
+    op("torch.nn.functional.grid_sample(x, g, align_corners=c)", u=BATCH, x=Tensor(shape=("u", 2, 3, 4, 4)),
+       g=Tensor(shape=("u", 3, 3, 2, 3)), c=FLAG),
     op("torch.nn.functional.affine_grid(t, (t.shape[0], 1, 3, 3), align_corners=c)", u=BATCH,
        t=Tensor(shape=("u", 2, 3)), c=FLAG, stops=True),
     op("torch.nn.functional.glu(x, d)", u=BATCH, x=Tensor(shape=("u", 4)), d=choice(1, -1)),

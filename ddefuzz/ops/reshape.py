@@ -63,7 +63,7 @@ RESHAPE: tuple[OpSpec, ...] = (
     op("torch.view_as_complex(x)", n=N, x=Tensor(shape=("n", 2))),
     op("x.view(t)", x=X1, t=choice(Constant("torch.int32"), Constant("torch.int16"), Constant("torch.float32"))),
     op("torch.pixel_shuffle(x, 2)", n=N, x=Tensor(shape=("n", 4, 2, 3))),
-    op("torch.pixel_shuffle(x, 2)", n=N, x=Tensor(shape=(1, 4, "n", 3))),
+    op("torch.pixel_shuffle(x, 2)", n=N, x=Tensor(shape=(1, 4, "n", 3), others=((4, "n", 3),))),
     op("torch.pixel_shuffle(x.repeat(1, 4, 1, 1), 2)", n=N, x=Tensor(shape=(1, "n", 2, 3))),
     op("torch.pixel_unshuffle(x, 2)", n=N, x=Tensor(shape=("n", 1, 4, 2), others=((1, "n", 4, 2),))),
     op("torch.nn.functional.unfold(x, 2)", n=N, x=Tensor(shape=(1, 2, "n", 3)), stops=True),
