@@ -116,8 +116,8 @@ of `RETRACED` such cases, one has drawn programs, the other one has the ops of t
 BATCH = 16
 """So many cases in a row are called in inductor: their kernels are compiled in one run of the C++ compiler."""
 
-CALLED_COMPILED = 50
-"""Every fiftieth of the called cases is called in another stage that compiles C++, for about 10 CPU seconds."""
+CALLED_COMPILED = 117
+"""Of the called cases, one in so many is called in another stage that compiles C++, for about 10 CPU seconds."""
 
 RETRACED = 8
 """Of these cases, one in so many is run in one of the cheap stages that go on where export ends, in turn: one case

@@ -235,7 +235,7 @@ ORACLE = Oracle(
             "grow",
             run="ddefuzz.oracles.growth_run:run",
             label="torch.export",
-            every=50,
+            every=117,
             turn=24,
             beside=("export",),
             shown_by="export",

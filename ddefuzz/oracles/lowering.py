@@ -26,7 +26,7 @@ STAGE: Final = OwnStage(
     "lower",
     run="ddefuzz.oracles.lowering:run",
     label="inductor",
-    every=50,
+    every=117,
     turn=12,
     beside=("compile", "inductor"),
     slower=6,

@@ -271,7 +271,7 @@ ORACLE = Oracle(
             stage,
             run="ddefuzz.oracles.recompilation_run:run",
             label=label,
-            every=10,
+            every=23,
             turn=5,
             beside=("compile", "aot", "inductor"),
             owners="module: dynamo",

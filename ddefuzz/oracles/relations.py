@@ -489,7 +489,7 @@ ORACLE = Oracle(
             relation.stage,
             run="ddefuzz.oracles.relations_run:run",
             label=f"{', '.join(relation.captures)} if {relation.changes}",
-            every=20,
+            every=47,
             turn=7,
             beside=(*relation.captures, "compile") if "aot" in relation.captures else relation.captures,
             slower=4,

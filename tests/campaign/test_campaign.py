@@ -15,7 +15,18 @@ import pytest
 from ddefuzz import internal
 from ddefuzz.answers.model import Control
 from ddefuzz.campaign.campaign import GRACE_SECONDS, Campaign, Clock, Event
-from ddefuzz.campaign.plan import CONFIRM_SECONDS, RETRACED_TURN, WHOLE, Budget, Plan, Shard, confirm_seconds
+from ddefuzz.campaign.plan import (
+    CALLED,
+    CALLED_COMPILED,
+    CONFIRM_SECONDS,
+    RETRACED,
+    RETRACED_TURN,
+    WHOLE,
+    Budget,
+    Plan,
+    Shard,
+    confirm_seconds,
+)
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import (
     NO_CASE,
@@ -45,6 +56,8 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.schema import packed
 from ddefuzz.findings.textform import NONE, Now
+from ddefuzz.generate.profiles import Single, name_of
+from ddefuzz.ops.catalogue import OPS
 from ddefuzz.oracles.program import CAPTURE, Suspect
 from ddefuzz.oracles.table import NAMES, own_stage
 
@@ -452,21 +465,26 @@ def test_blocks_of_cases_are_called_in_inductor() -> None:
     task = plan.task_of(304, None)
     assert "inductor" in task.called
     assert not task.screen
-    assert plan.seconds_of(task) > plan.case_seconds == plan.seconds_of(plan.task_of(303, None))
+    assert plan.seconds_of(task) > plan.case_seconds == plan.seconds_of(plan.task_of(302, None))
     cases = [plan.called_case(index) for index in slow]
-    assert Counter(one.fresh.profile for one in cases if one is not None) == {"compiled": 16, "captures": 16}
+    assert Counter(name_of(one.fresh) for one in cases if one is not None) == {
+        "compiled": 16,
+        "captures": 8,
+        "single": 8,
+    }
     for other in (
         replace(plan, stages=("export",)),
         replace(plan, oracles=("capture",)),
         replace(plan, profile="capture"),
     ):
         assert not any(other.compiled_stages(index) for index in range(640))
-    assert replace(plan, stages=("inductor",)).compiled_stages(7) == ("inductor",)
+    assert replace(plan, stages=("inductor",)).compiled_stages(CALLED) == ("inductor",)
     both = replace(plan, stages=("export", "aoti", "inductor"))
     assert [index for index in range(640) if both.compiled_stages(index) == ("inductor",)] == slow
-    assert both.compiled_stages(343) == both.stages_of(343) == ("aoti",)
+    once = CALLED * (CALLED_COMPILED - 1)
+    assert both.compiled_stages(once) == both.stages_of(once) == ("aoti",)
     alone = replace(plan, stages=("aoti", "cpp-wrapper"))
-    assert [alone.compiled_stages(index) for index in (7, 14)] == [("cpp-wrapper",), ("aoti",)]
+    assert [alone.compiled_stages(CALLED * number) for number in (1, 2)] == [("cpp-wrapper",), ("aoti",)]
     assert (
         confirm_seconds(Suspect("", Signature("dde", Site("op", None, "f"), ""), "aoti", calls=("example",)))
         > CONFIRM_SECONDS
@@ -495,19 +513,28 @@ class Together(Workers):
 
 
 def test_a_case_that_ends_its_batch_is_run_alone(tmp_path: Path) -> None:
-    workers = Together(tmp_path, 7)
+    workers = Together(tmp_path, 6)
     summary, _, _ = run(tmp_path, workers, Budget(cases=20), stages=("inductor",), oracles=NAMES)
     batches = [one for one in workers.done if one.startswith("batch")]
-    assert batches == ["batch 0-14 (3)", "batch 7-7 (1)", "batch 0-14 (2)"]
+    assert batches == ["batch 0-18 (7)", "batch 6-6 (1)", "batch 0-18 (6)"]
     assert (summary.cases, summary.lost) == (20, 1)
     assert [one.signature.kind for one in summary.findings] == ["crash"]
 
 
+def test_the_ops_of_the_catalogue_take_turns_among_the_called_cases() -> None:
+    plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
+    called = [plan.called_case(index) for index in range(0, 2 * CALLED * len(OPS), CALLED)]
+    alone = [one.fresh.op for one in called if one is not None and isinstance(one.fresh, Single)]
+    assert len(alone) > 0.9 * len(OPS)
+    assert len(set(alone)) > 0.95 * len(alone)  # those for inductor come out of turn
+
+
 def test_a_share_of_the_called_cases_goes_on_after_export() -> None:
     plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
-    taken = [index for index in range(56 * 8) if not {*plan.retraced_stages(index)}.isdisjoint(AFTER_EXPORT)]
+    often = CALLED * RETRACED
+    taken = [index for index in range(often * 16) if not {*plan.retraced_stages(index)}.isdisjoint(AFTER_EXPORT)]
     # Cases for inductor go first.
-    assert {index % 56 for index in taken} == {7 * RETRACED_TURN}
+    assert {index % often for index in taken} == {CALLED * RETRACED_TURN}
     stages = [plan.stages_of(index) for index in taken]
     # An oracle's own stage goes first.
     assert all(own_stage(stage) for (stage,) in stages if stage not in AFTER_EXPORT)
@@ -520,12 +547,13 @@ def test_a_share_of_the_called_cases_goes_on_after_export() -> None:
 def test_a_share_of_the_called_cases_is_decomposed() -> None:
     plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
     taken = [index for index in range(640) if plan.retraced_stages(index) == (DECOMPOSED,)]
-    assert len(taken) in range(28, 36)
+    assert len(taken) in range(70, 82)
     for index in taken:
         called = plan.called_case(index)
         assert called is not None
         if plan.stages_of(index) == (DECOMPOSED,):
-            assert (called.stage, called.fresh.profile, called.drawn) == (DECOMPOSED, "decomposing", True)
+            assert (called.stage, called.drawn) == (DECOMPOSED, True)
+            assert called.fresh.gradients if isinstance(called.fresh, Single) else called.fresh.profile == "decomposing"
     assert not any(replace(plan, stages=("export",)).retraced_stages(index) for index in taken)
 
 

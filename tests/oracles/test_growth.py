@@ -91,7 +91,7 @@ def test_a_script_counts_the_first_steep_method() -> None:
 def test_one_case_in_350_of_a_campaign_is_repeated() -> None:
     plan = Plan("capture", 0, parse_budget("2000x"), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
     grown = [index for index in range(3500) if plan.stages_of(index) == ("grow",)]
-    assert len(grown) == 10
+    assert len(grown) == 9  # the tenth is one of a block for inductor
     assert all(index % CALLED == 0 for index in grown)
     for other in (replace(plan, stages=("compile",)), replace(plan, oracles=("capture", "recompilation"))):
         assert not any(other.stages_of(index) == ("grow",) for index in range(3500))

@@ -97,7 +97,7 @@ def test_an_observation_can_be_stored() -> None:
 def test_one_case_in_350_of_a_campaign_is_lowered_twice() -> None:
     plan = Plan("default", 0, parse_budget("2000x"), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
     lowered = [index for index in range(3500) if plan.stages_of(index) == ("lower",)]
-    assert len(lowered) == 10
+    assert len(lowered) == 8  # two more are in blocks for inductor
     assert all(index % CALLED == 0 for index in lowered)
     for other in (replace(plan, stages=("export",)), replace(plan, oracles=("capture", "growth"))):
         assert not any(other.stages_of(index) == ("lower",) for index in range(3500))
