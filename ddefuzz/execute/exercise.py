@@ -435,10 +435,12 @@ def _ran(capture: Capture, fresh: PreparedSubject) -> GraphRun:
     if args is None:
         return GraphRun(())
     ran = run_nodes(capture.graph, args)
-    for graph, given in capture.lowered().items():
+    gradients = capture.gradients()
+    for graph, given in (*capture.lowered().items(), *gradients.items()):
         if ran.node is None and given is not None:
             node = run_nodes(graph, given).node
             ran = ran._replace(node=node and msgspec.structs.replace(node, lowered=True))
+    gradients.update(dict.fromkeys(gradients))  # the next call may compute none
     return ran
 
 

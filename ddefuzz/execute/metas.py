@@ -138,6 +138,8 @@ def unlike(claim: Any, value: Any, inputs: Any, known: Mapping[str, int], one_op
             yield Unlike("structure", f"{len(claim)} items, the value has {len(value)}")
         for pair in zip(claim, value):
             yield from unlike(*pair, inputs, known, one_op)
+    elif claim is None and isinstance(value, torch.Tensor):
+        yield Unlike("structure", "nothing, the value is a tensor")
     elif isinstance(value, (bool, int)) and number(claim, known) not in (None, int(value)):
         yield Unlike("number", f"{claim} is {number(claim, known)}, the value is {int(value)}")
 

@@ -114,10 +114,10 @@ class Capture(NamedTuple):
     `static_dims` says that only tensors of the example's shapes can be passed, `backward` that the gradient was
     captured too. `module` is the subject itself if it has a state, which eager and what was captured share.
     `lowered` are the forward graphs that AOTAutograd made, each with its arguments in the last call that ran it, None
-    before. `generated` is the code that inductor made of them. `ranges` are those of the sizes that an exported program
-    checks, `constants` the values that it has in place of arguments. `inputs` are the fake values of the leaves of the
-    arguments in the graph, where marks make dims unbacked. `program` is the exported program. `exchanges` says that its
-    graph can get the tensors of all processes (see `processes`).
+    before; `gradients` are the backward graphs. `generated` is the code that inductor made of them. `ranges` are those
+    of the sizes that an exported program checks, `constants` the values that it has in place of arguments. `inputs` are
+    the fake values of the leaves of the arguments in the graph, where marks make dims unbacked. `program` is the
+    exported program. `exchanges` says that its graph can get the tensors of all processes (see `processes`).
     """
 
     graph: GraphModule
@@ -129,6 +129,7 @@ class Capture(NamedTuple):
     backward: bool = False
     module: torch.nn.Module | None = None
     lowered: Callable[[], Mapping[GraphModule, tuple[Any, ...] | None]] = dict
+    gradients: Callable[[], dict[GraphModule, tuple[Any, ...] | None]] = dict
     generated: Callable[[], tuple[str, ...]] = tuple
     ranges: Callable[[], tuple[str, ...]] = tuple
     constants: Callable[[], tuple[object, ...]] = tuple
@@ -315,10 +316,11 @@ def compiled(backend: str, *, again: bool = True) -> StageFunction:
     def stage(prepared: PreparedSubject) -> Capture | None:
         graphs: list[GraphModule] = []
         lowered: dict[GraphModule, tuple[Any, ...] | None] = {}
+        gradients: dict[GraphModule, tuple[Any, ...] | None] = {}
         called: list[tuple[Any, ...]] = []
         leaves, faked = leaves_of(prepared), dict[int, Any]()
         capturing = True
-        compile_graph = _backend(backend, lowered)
+        compile_graph = _backend(backend, lowered, gradients)
 
         def capture(graph: GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
             graphs.append(graph)
@@ -365,6 +367,7 @@ def compiled(backend: str, *, again: bool = True) -> StageFunction:
             backward=backend != "eager",
             module=_module(prepared),
             lowered=lambda: lowered,
+            gradients=lambda: gradients,
             inputs=faked,
             exchanges=backend == "eager",
         )
@@ -380,24 +383,29 @@ def as_compiled(prepared: PreparedSubject) -> Callable[..., Any]:
     return _Captured(prepared.call, (), clone_scalars=prepared.numbers_unbacked)
 
 
-def _backend(name: str, lowered: dict[GraphModule, tuple[Any, ...] | None]) -> Callable[..., Any]:
-    """One of dynamo's backends, which puts the forward graphs that AOTAutograd makes into `lowered`."""
+def _backend(name: str, *kept: dict[GraphModule, tuple[Any, ...] | None]) -> Callable[..., Any]:
+    """One of dynamo's backends, which keeps the forward and the backward graphs that AOTAutograd makes, with their
+    arguments.
+    """
     backend: Callable[..., Any] = torch_api.bound(torch_api.LOOKUP_BACKEND)(name)
     if name != AOT:
         return backend
 
-    def keep(graph: GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
-        lowered[graph] = None
+    def keep(
+        graphs: dict[GraphModule, tuple[Any, ...] | None], graph: GraphModule, inputs: list[torch.Tensor]
+    ) -> Callable[..., Any]:
+        graphs[graph] = None
         run: Callable[..., Any] = torch_api.bound(torch_api.RUN_AS_IT_IS)(graph, inputs)
 
         @wraps(run)
         def noted(args: list[Any]) -> Any:
-            lowered[graph] = tuple(args)
+            graphs[graph] = tuple(args)
             return run(args)
 
         return noted
 
-    return partial(backend, fw_compiler=keep)
+    forward, backward = (partial(keep, graphs) for graphs in kept)
+    return partial(backend, fw_compiler=forward, bw_compiler=backward)
 
 
 def inductor(prepared: PreparedSubject) -> Capture | None:

@@ -96,7 +96,7 @@ RESAMPLING: tuple[OpSpec, ...] = (
     op("torch.nn.functional.pad(x, (k, n))", x=X, k=Number(0, 2), n=Size(0, 4)),
     op("torch.nn.functional.pad(x, (1, 1), value=0.5)", x=X),
     op("torch.nn.functional.pad(x, (-1, n))", x=X, n=Size(1, 4)),
-    op("torch.nn.functional.pad(x, (1, 2), mode=m)", u=LENGTH, x=PADDED, m=PAD_MODE),
+    op("torch.nn.functional.pad(x, (a, b), mode=m)", u=LENGTH, x=PADDED, a=Number(-1, 2), b=Number(0, 2), m=PAD_MODE),
     op("torch.nn.functional.pad(x, (1, 0, 0, 1), mode=m)", u=LENGTH, x=IMAGE, m=PAD_MODE),
     op("torch.nn.functional.interpolate(x, scale_factor=2.0)", u=LENGTH, x=SEQUENCE),
     op("torch.nn.functional.interpolate(x, scale_factor=0.5, mode=m)", u=LENGTH, x=IMAGE,

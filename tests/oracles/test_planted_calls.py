@@ -11,6 +11,7 @@ import torch
 from torch._dynamo.backends import debugging
 
 from ddefuzz.classify.failure import Kind
+from ddefuzz.execute.metas import unlike
 from ddefuzz.execute.protocol import ProgramSubject, Run, Stage
 from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.program import Trial, judge_run
@@ -207,3 +208,20 @@ def test_the_first_node_of_which_the_graph_is_wrong_is_the_site(monkeypatch: Pat
     (found,) = judge_run(Trial(Run(ProgramSubject(text), "aot", calls=("example",)), NAMES)).failures
     assert found.failure.kind == "wrong-layout"
     assert (found.signature.site.function, found.signature.anchor) == ("<lambda>", "strides: permuted for contiguous")
+
+
+def test_the_graph_of_the_gradients_is_compared_node_by_node(monkeypatch: Patch) -> None:
+    table, backward = torch._decomp.decomposition_table, torch.ops.aten.threshold_backward.default
+    monkeypatch.setitem(table, backward, lambda grad, x, threshold: grad.new_empty_strided(x.shape, (1, x.shape[0])))
+    (found,) = judge_run(Trial(Run(ProgramSubject(LEARNS), "aot", calls=("example",)), NAMES)).failures
+    assert found.failure.kind == "wrong-meta"
+    assert (found.signature.site.function, found.signature.anchor) == (
+        "<lambda>",
+        "strides of aten::threshold_backward",
+    )
+
+
+def test_a_kernel_that_says_nothing_of_a_tensor_is_wrong() -> None:
+    said = [(one.what, one.how) for one in unlike((None,), (torch.ones(1),), [], {}, one_op=True)]
+    assert said == [("structure", "nothing, the value is a tensor")]
+    assert not list(unlike((None,), (None,), [], {}, one_op=True))
