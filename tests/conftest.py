@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from ddefuzz import internal
 
@@ -14,6 +15,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Without it, each new process that calls compiled code compiles files to try vector instructions, for 10 CPU seconds.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+
+# On a busy machine any example may take seconds.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(autouse=True)

@@ -73,18 +73,18 @@ class Digest(msgspec.Struct, frozen=True):
     findings: dict[str, int]
 
 
-class Seen(msgspec.Struct, frozen=True):
+class FindingCases(msgspec.Struct, frozen=True):
     """A finding of a summary."""
 
     finding: str
     cases: int
 
 
-class Ended(msgspec.Struct, frozen=True):
+class RunSummary(msgspec.Struct, frozen=True):
     """A summary, as `ddefuzz run --format json` writes it."""
 
     digests: tuple[str, ...]
-    findings: tuple[Seen, ...]
+    findings: tuple[FindingCases, ...]
     seconds: float
     start_seconds: float
 
@@ -159,16 +159,16 @@ def _start(database: Path, *words: str) -> subprocess.Popen[bytes]:
     )
 
 
-def _ended(process: subprocess.Popen[bytes]) -> Ended:
+def _ended(process: subprocess.Popen[bytes]) -> RunSummary:
     printed, _ = process.communicate()
     if process.returncode:
         raise DdefuzzError(f"the campaign ended with code {process.returncode}, expected 0")
-    return msgspec.json.decode(printed, type=Ended)
+    return msgspec.json.decode(printed, type=RunSummary)
 
 
 def _killed(
     session: Session, database: Path, words: tuple[str, ...], random: Random, killed: Counter[str], most: int
-) -> Ended:
+) -> RunSummary:
     """A campaign of which something is killed every few seconds, to its end."""
     with nodes(2) as cluster:
         process = _start(database, *words, *_on(cluster))

@@ -46,7 +46,7 @@ def _name(function: Callable[[Any], Any], argument: Any) -> str:
     return f"{function.__name__} {suspect.signature.key if isinstance(suspect, Suspect) else ''}"
 
 
-class Recording:
+class Recorder:
     """An engine that keeps what the workers of this machine answer, by the `_name` of the task."""
 
     name = "local"
@@ -58,7 +58,7 @@ class Recording:
         """Workers that are recorded."""
         kept = self.given
 
-        class Recorded(LocalWorkers):
+        class RecordingWorkers(LocalWorkers):
             def submit(
                 self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
             ) -> Future[Any]:
@@ -75,7 +75,7 @@ class Recording:
                 future.add_done_callback(keep)
                 return future
 
-        return Recorded(jobs, journal, setup.tasks_per_worker)
+        return RecordingWorkers(jobs, journal, setup.tasks_per_worker)
 
 
 class Answer:
@@ -168,7 +168,7 @@ class Simulation:
         return self._ready.pop(0)
 
 
-class Row(msgspec.Struct, frozen=True):
+class Rate(msgspec.Struct, frozen=True):
     """`cases` with so many simulated workers and cases in a round. `efficiency` is the part of the workers' seconds in
     which they had a task, between the first and the last tenth of the time; `cpu_ms` are those of the driver for a
     case. `sustained` are the cases a second of a driver that has half a core.
@@ -189,14 +189,14 @@ class Record(msgspec.Struct, frozen=True):
     torch: str
     recorded: int
     seconds_of_a_case: float
-    rows: tuple[Row, ...]
+    rows: tuple[Rate, ...]
     schema: str = "ddefuzz.bench.driver/1"
 
 
 def run(session: Session, recorded: int, cases: int, seed: int, workers: tuple[int, ...]) -> Result:
     """Record a campaign, and simulate others with its results."""
     session.live.say(f"recording a campaign of {recorded} cases on this machine")
-    plan, recording = _plan(seed, recorded), Recording()
+    plan, recording = _plan(seed, recorded), Recorder()
     with Database.open(f"sqlite:///{session.folder}/recorded.db") as database:
         plan = replace(plan, engine=cast("Engine", recording))
         summary = start(plan, database, lambda event, tally: None, session.stopped)
@@ -225,7 +225,7 @@ def run(session: Session, recorded: int, cases: int, seed: int, workers: tuple[i
     return Result(record, [head, table(titles, cells, right=titles)])
 
 
-def simulated(session: Session, plan: Plan, jobs: int, given: dict[str, list[Given]]) -> Row:
+def simulated(session: Session, plan: Plan, jobs: int, given: dict[str, list[Given]]) -> Rate:
     """A campaign with simulated workers."""
     work, epoch = Simulation(jobs, given), datetime(2026, 1, 1, tzinfo=UTC)
     path = session.folder / f"simulated-{jobs}.db"
@@ -249,7 +249,7 @@ def simulated(session: Session, plan: Plan, jobs: int, given: dict[str, list[Giv
     end = work.now
     first, last = 0.1 * end, 0.9 * end
     busy = sum(max(0.0, min(to, last) - max(begin, first)) for begin, to in work.busy)
-    return Row(
+    return Rate(
         jobs, plan.round_size, summary.cases, 1000 * spent / summary.cases, summary.cases / end,
         0.5 * summary.cases / spent, busy / (jobs * (last - first)),
     )  # fmt: skip

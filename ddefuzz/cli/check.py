@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from contextlib import ExitStack
 from pathlib import Path
 
 from click import get_current_context
@@ -75,10 +76,11 @@ def study(
     `pip install "ddefuzz[study]"`; they have random weights, and nothing is downloaded. Code in FOLDER is executed.
     """
     settings = Settings(torch_itself().version, sizes, timeout, budget, "")
-    with LiveLine("starting a worker (importing torch takes some seconds)") as live:
+    with ExitStack() as stack, LiveLine("starting a worker (importing torch takes some seconds)") as live:
+        database = None if db is None else stack.enter_context(Database.open(db, create=False))
         done = study_models(models, groups, settings, keep, Progress(live.say, live.update))
-        if db is not None:
-            with Database.open(db, create=False) as database, database.transaction():
+        if database is not None:
+            with database.transaction():
                 met = tuple(with_models(database.findings(), done.rows))
                 database.put(met)
             live.say(f"{counted(len(met), 'finding')} of {db} {'is' if len(met) == 1 else 'are'} met by models")

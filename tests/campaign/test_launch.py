@@ -32,6 +32,7 @@ BEGUN = Plan(
     screen=True,
     guided=True,
     oracles=("capture", "agreement"),
+    round_size=64,
 )
 
 OTHER = Plan(
@@ -86,7 +87,18 @@ def test_damaged_options_are_said() -> None:
         plan_of(entry(stages=3), OTHER, ())
 
 
-OF_ONE_CALL = {"max_examples", "jobs", "resuming", "fail_on", "known_files", "db", "format_", "outputs"}
+OF_ONE_CALL = {
+    "max_examples",
+    "jobs",
+    "engine",
+    "address",
+    "resuming",
+    "fail_on",
+    "known_files",
+    "db",
+    "format_",
+    "outputs",
+}
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ WORDS = {
     "artifacts": ID,
     "check-key": "torch.is_tensor",
     "check-op": "aten::relu",
+    "study": "--models .",
     "findings list": "",
     "findings show": ID,
     "findings siblings": "",

@@ -44,9 +44,8 @@ POOLS = (
     "ddefuzz.checking.study.Pool",
     "ddefuzz.cli.answers.Pool",
     "ddefuzz.campaign.replay.Pool",
-    "ddefuzz.campaign.launch.Workers",
-    "ddefuzz.cli.minimize.Workers",
-    "ddefuzz.sweep.sweep.Pool",
+    "ddefuzz.execute.engine.LocalWorkers",
+    "ddefuzz.cli.minimize.LocalWorkers",
     "ddefuzz.sweep.recompile.Pool",
 )
 

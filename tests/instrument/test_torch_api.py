@@ -53,6 +53,7 @@ ALLOWED = {
     "repro/finding.py": "lines of code to paste into an issue, and files for PyTorch's repository; tests run them",
     "answers/patch.py": "imports that patches of torch's own files need, and calls in them that they replace",
     "fixes/change.py": "as answers/patch.py",
+    "fixes/verify.py": "files that eager does not run, and the module that scripts their functions; tests run it",
     "fixes/native.py": "texts of changes of PyTorch",
     "fixes/texts.py": "as repro/finding.py",
     "checking/rewrites.py": "calls that are offered to users",
