@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -119,18 +120,23 @@ def run(session: Session, cases: int, seed: int, numbers: tuple[int, ...], kills
     say = session.live.say
     words = ("--budget", f"{cases}x", "--seed", str(seed), "--oracle", "capture")
     say(f"{cases} cases with two workers of the local engine")
-    local = _ended(_start(session.folder / "local.db", *words, "-j", "2"))
+    database = session.folder / "local.db"
+    local = _ended(_start(database, *words, "-j", "2"), database)
     equal, rates = dict[int, bool](), {0: round(local.rate, 2)}
     for number in numbers:
         say(f"the same on {number} nodes of one worker")
         with nodes(number) as cluster:
-            ended = _ended(_start(session.folder / f"nodes-{number}.db", *words, *_on(cluster)))
+            database = session.folder / f"nodes-{number}.db"
+            ended = _ended(_start(database, *words, *_on(cluster)), database)
         equal[number], rates[number] = ended.digest == local.digest, round(ended.rate, 2)
     killed, unharmed = Counter[str](), True
-    while killed.total() < kills and not session.stopped():
+    for turn in count():
+        if killed.total() >= kills:
+            break
         say(f"the same with {kills - killed.total()} kills to go: nodes, actors, drivers")
-        database = session.folder / f"killed-{killed.total()}.db"
-        unharmed &= _killed(session, database, words, Random(f"{seed} {killed}"), killed, kills).digest == local.digest
+        database = session.folder / f"killed-{turn}.db"
+        ended = _killed(session, database, words, Random(f"{seed} {turn}"), killed, kills)
+        unharmed &= ended.digest == local.digest
     task_ms = {name: round(1000 * _task_seconds(session.folder, name), 2) for name in ("local", "ray")}
     record = Record(cases, equal, rates, dict(killed), unharmed, task_ms)
     head = prose("{} cases, seed {}, oracle capture; all nodes are on this machine", cases, seed)
@@ -153,17 +159,18 @@ def _on(cluster: Nodes) -> tuple[str, ...]:
 
 
 def _start(database: Path, *words: str) -> subprocess.Popen[bytes]:
+    """A campaign whose summary goes to a file beside the database: nobody reads a pipe while things are killed."""
     command = (sys.executable, "-m", "ddefuzz", "run", "--db", f"sqlite:///{database}", "--format", "json", *words)
-    return subprocess.Popen(
-        [*command, "--fail-on", "never"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    with database.with_suffix(".json").open("wb") as file:
+        return subprocess.Popen(
+            [*command, "--fail-on", "never"], stdout=file, stderr=subprocess.DEVNULL, start_new_session=True
+        )
 
 
-def _ended(process: subprocess.Popen[bytes]) -> RunSummary:
-    printed, _ = process.communicate()
-    if process.returncode:
+def _ended(process: subprocess.Popen[bytes], database: Path) -> RunSummary:
+    if process.wait():
         raise DdefuzzError(f"the campaign ended with code {process.returncode}, expected 0")
-    return msgspec.json.decode(printed, type=RunSummary)
+    return msgspec.json.decode(database.with_suffix(".json").read_bytes(), type=RunSummary)
 
 
 def _killed(
@@ -176,7 +183,7 @@ def _killed(
             with suppress(subprocess.TimeoutExpired):
                 process.wait(random.uniform(*KILL_EVERY_SECONDS))
                 if process.returncode != EXIT_USAGE:
-                    return _ended(process)
+                    return _ended(process, database)
                 process = _start(database, *words, *_on(cluster))  # it was killed before its campaign was entered
             if killed.total() >= most:
                 continue
@@ -184,13 +191,13 @@ def _killed(
             if what == "node":
                 cluster.kill_node(random)
             elif what == "actor":
-                actors = [one for one in psutil.process_iter(["cmdline"]) if _is_actor(one)]
+                actors = [one for one in psutil.Process().children(recursive=True) if _is_actor(one)]
                 if not actors:
                     continue
                 random.choice(actors).kill()
             else:
                 os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
+                process.wait()
                 process = _start(database, "--resume", *_on(cluster))
             killed[what] += 1
         process.kill()
@@ -198,7 +205,9 @@ def _killed(
 
 
 def _is_actor(process: psutil.Process) -> bool:
-    return bool(process.info["cmdline"]) and process.info["cmdline"][0].startswith("ray::Node")
+    with suppress(psutil.Error):
+        return bool(process.cmdline()[0].startswith("ray::Node"))
+    return False
 
 
 def nothing(number: int) -> int:

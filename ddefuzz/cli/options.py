@@ -44,8 +44,8 @@ ENGINE = option(
     metavar="NAME",
 )
 ADDRESS = option(
-    "With --engine ray: the address of the cluster, such as auto or ray-head:6379. Default: RAY_ADDRESS, or else Ray "
-    "is started on this machine.",
+    "With --engine ray: the address of the cluster, such as auto or ray-head:6379. Default: RAY_ADDRESS, or else a new "
+    "cluster of this machine alone.",
     default="",
     metavar="HOST:PORT",
 )

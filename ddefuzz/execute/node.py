@@ -48,13 +48,14 @@ class Refusal(msgspec.Struct, frozen=True):
 
 class Reply(msgspec.Struct, frozen=True):
     """What came of a task: what its worker has sent, its loss, or a refusal. `journal` are the lines that the workers
-    of the node have written since the last reply.
+    of the node have written since the last reply. The node numbers its replies; -1: it is the driver's own.
     """
 
     answer: msgspec.Raw = NOTHING
     lost: LostTask | None = None
     refusal: Refusal | None = None
     journal: str = ""
+    number: int = -1
 
 
 def versions() -> Versions:
@@ -78,12 +79,13 @@ class Node:
         given = msgspec.json.decode(setup, type=Setup)
         for number, (variable, text) in enumerate(given.files.items()):
             path = scratch_folder() / f"file-{number}"
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
             os.environ[variable] = str(path)
         self._journal = scratch_folder() / "journal"
         self._journal.mkdir()
         self._read: dict[Path, int] = {}
         self._reading = Lock()
+        self._replies = 0
         self._workers = LocalWorkers(jobs, self._journal, given.tasks_per_worker)
 
     def describe(self) -> bytes:
@@ -102,7 +104,8 @@ class Node:
             reply = Reply(refusal=Refusal(error.exit_code, str(error)))
         else:
             reply = Reply(lost=answer) if isinstance(answer, LostTask) else Reply(msgspec.Raw(answer))
-        return msgspec.json.encode(msgspec.structs.replace(reply, journal=self._new_lines()))
+        number, lines = self._new_lines()
+        return msgspec.json.encode(msgspec.structs.replace(reply, journal=lines, number=number))
 
     def end(self) -> None:
         """End all processes of the node, and remove its files."""
@@ -110,8 +113,8 @@ class Node:
         end_server()
         remove_tree(scratch_folder())
 
-    def _new_lines(self) -> str:
-        """What workers have written since the last call, as whole lines."""
+    def _new_lines(self) -> tuple[int, str]:
+        """The number of a reply, and what workers have written since the last one, as whole lines."""
         lines: list[bytes] = []
         with self._reading:
             for path in sorted(self._journal.glob("worker-*.jsonl")):
@@ -120,4 +123,5 @@ class Node:
                     whole, end, _ = file.read().rpartition(b"\n")
                 lines += [whole + end]
                 self._read[path] = self._read.get(path, 0) + len(whole + end)
-        return b"".join(lines).decode(errors="replace")
+            self._replies += 1
+            return self._replies - 1, b"".join(lines).decode(errors="replace")

@@ -13,17 +13,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from ray.exceptions import ActorDiedError, ActorUnavailableError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError, RayTaskError
 
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute import cluster, node
-from ddefuzz.execute.cluster import MOST_LOSSES, Cluster
+from ddefuzz.execute.cluster import CALLS_PER_JOB, MOST_LOSSES, Cluster
 from ddefuzz.execute.engine import Engine, Setup
 from ddefuzz.execute.journal import Entry, last_of_case
 from ddefuzz.execute.pool import Future, LostTask
 from ddefuzz.execute.worker import Answer, note
 
 SECONDS = 20.0
+
+LAST = cluster._last_line(ActorDiedError())
 
 
 class Sum(msgspec.Struct, frozen=True):
@@ -92,6 +94,7 @@ class Ray:
     def __init__(self, *here: str, cpus: int = 2) -> None:
         self.here, self.cpus = set(here), cpus
         self.actors: list[Actor] = []
+        self.is_down = False
 
     def nodes(self) -> list[dict[str, Any]]:
         return [
@@ -110,7 +113,8 @@ class Ray:
     def kill(self, actor: Actor) -> None:
         actor.is_killed = True
 
-    def shutdown(self) -> None: ...
+    def shutdown(self) -> None:
+        self.is_down = True
 
     def actor(self, key: str, number: int = 0) -> Actor:
         """An actor of a node, when it is there."""
@@ -153,10 +157,10 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Driver]:
     monkeypatch.setattr(cluster, "ray", ray)
     monkeypatch.setattr(cluster, "_connect", lambda address: None)
     monkeypatch.setattr(cluster, "POLL_SECONDS", 0.01)
-    workers = Cluster(Engine("ray", note=notes.append), 0, tmp_path, Setup())
-    workers._watcher.start()
-    yield Driver(ray, workers, notes)
-    workers.__exit__(None, None, None)
+    with Cluster(Engine("ray", note=notes.append), 0, tmp_path, Setup()) as workers:
+        yield Driver(ray, workers, notes)
+    assert all(actor.is_killed for actor in ray.actors)
+    assert ray.is_down
 
 
 def result_of(call: Call, future: Future[int], value: int) -> object:
@@ -181,7 +185,7 @@ def test_a_task_waits_for_the_first_node_and_goes_to_the_shortest_queue(driver: 
     assert driver.notes == ["node a: 2 workers", "node b: 2 workers"]
 
 
-@pytest.mark.parametrize("error", [ActorDiedError(), ActorUnavailableError("gone", None)])
+@pytest.mark.parametrize("error", [ActorDiedError(), ActorUnavailableError("gone", None), OutOfMemoryError("killed")])
 def test_the_tasks_of_a_lost_node_go_to_another_and_each_has_one_result(driver: Driver, error: Exception) -> None:
     one = driver.takes_in("a")
     until(lambda: driver.workers.jobs == 2)
@@ -207,7 +211,7 @@ def test_a_node_whose_actor_dies_gets_another_until_it_is_given_up(driver: Drive
         actor = driver.takes_in("a", number)
         until(partial(bool, actor.run.calls))
         actor.dies()
-    assert task.result() == LostTask("not-judged", f"its node was lost {MOST_LOSSES + 1} times")
+    assert task.result() == LostTask("not-judged", f"its node was lost {MOST_LOSSES + 1} times: {LAST}")
     until(lambda: len(driver.notes) > 2 * MOST_LOSSES)
     assert driver.notes[-1].startswith("node a is not used: its workers die: ")
     assert len(driver.ray.actors) == MOST_LOSSES + 1
@@ -223,30 +227,90 @@ def test_a_node_with_other_versions_is_not_used(driver: Driver) -> None:
     assert len(driver.ray.actors) == 1
 
 
-def test_a_bug_on_a_node_reaches_who_waits_and_a_refusal_too(driver: Driver) -> None:
+def test_a_bug_on_a_node_is_a_task_that_is_not_judged_and_a_refusal_is_raised(driver: Driver) -> None:
     actor = driver.takes_in("a")
     until(lambda: driver.workers.jobs == 2)
-    wrong, refused = (driver.workers.submit(add, Sum(1, 1), SECONDS) for _ in range(2))
-    actor.run.calls[0].reply.set_exception(KeyError("add"))
-    actor.run.calls[1].reply.set_result(msgspec.json.encode(node.Reply(refusal=node.Refusal(2, "found 1"))))
-    with pytest.raises(KeyError):
-        wrong.result()
+    wrong, bug, refused = (driver.workers.submit(add, Sum(1, 1), SECONDS) for _ in range(3))
+    actor.run.calls[0].reply.set_result(b"no reply")
+    actor.run.calls[1].reply.set_exception(RayTaskError("run", "Traceback\nKeyError: 'add'", KeyError("add")))
+    actor.run.calls[2].reply.set_result(msgspec.json.encode(node.Reply(refusal=node.Refusal(2, "found 1"))))
+    lost = wrong.result()
+    assert isinstance(lost, LostTask)
+    assert (lost.outcome, "DecodeError" in lost.reason) == ("not-judged", True)
+    assert bug.result() == LostTask("not-judged", "on node a: KeyError: 'add'")
     with pytest.raises(InputError, match="found 1"):
         refused.result()
+    assert driver.workers.jobs == 2
+
+
+def test_a_loss_waits_for_the_lines_of_earlier_replies(driver: Driver, tmp_path: Path) -> None:
+    actor = driver.takes_in("a")
+    until(lambda: driver.workers.jobs == 2)
+    first, lost = (driver.workers.submit(add, Sum(number, 0), SECONDS) for number in range(2))
+    crash = node.Reply(lost=LostTask("crash", "SIGSEGV"), number=1)
+    actor.run.calls[1].reply.set_result(msgspec.json.encode(crash))
+    assert not lost.done()
+    done = msgspec.Raw(msgspec.json.encode(Answer(msgspec.Raw(b"3"), is_done=True)))
+    line = msgspec.json.encode(Entry(7, "export", "x = \ufffd")).decode() + "\n"
+    actor.run.calls[0].reply.set_result(msgspec.json.encode(node.Reply(done, journal=line, number=0)))
+    assert (first.result(), lost.result()) == (3, LostTask("crash", "SIGSEGV"))
+    assert last_of_case(tmp_path, 7) == Entry(7, "export", "x = \ufffd")
+
+
+def test_a_reply_that_comes_after_its_node_was_lost_has_no_reader(driver: Driver) -> None:
+    one = driver.takes_in("a")
+    until(lambda: driver.workers.jobs == 2)
+    kept, resent = (driver.workers.submit(add, Sum(number, 0), SECONDS) for number in range(2))
+    driver.ray.here = {"b"}
+    one.run.calls[1].reply.set_exception(ActorDiedError())
+    other = driver.takes_in("b")
+    until(lambda: other.run.calls)
+    assert result_of(one.run.calls[0], kept, 5) == 5  # its own call: nobody else has the task
+    assert [call.words[1] for call in other.run.calls] == [b'{"left":1,"right":0}']
+    assert result_of(other.run.calls[0], resent, 6) == 6
+
+
+def test_a_node_has_no_more_tasks_than_it_can_begin(driver: Driver) -> None:
+    actor = driver.takes_in("a")
+    until(lambda: driver.workers.jobs == 2)
+    tasks = [driver.workers.submit(add, Sum(number, 0), SECONDS) for number in range(CALLS_PER_JOB * 2 + 1)]
+    assert len(actor.run.calls) == CALLS_PER_JOB * 2
+    driver.ray.here.add("b")
+    other = driver.takes_in("b")
+    until(lambda: other.run.calls)
+    assert result_of(other.run.calls[0], tasks[-1], 9) == 9
 
 
 def test_tasks_fail_when_no_node_has_been_left_for_long(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "START_SECONDS", 0.0)
+    actor = driver.takes_in("a")
+    until(lambda: driver.workers.jobs == 2)
+    monkeypatch.setattr(cluster, "START_SECONDS", 0.05)
+    assert result_of_next(driver, actor) == 1
     driver.ray.here.clear()
+    until(lambda: driver.workers.jobs == 1)
     task = driver.workers.submit(add, Sum(1, 1), SECONDS)
-    with pytest.raises(UnsupportedError, match="--engine ray: no node is left"):
+    with pytest.raises(UnsupportedError, match="--engine ray: no node can work: none has the CPUs"):
         task.result()
+
+
+def result_of_next(driver: Driver, actor: Actor) -> object:
+    task = driver.workers.submit(add, Sum(1, 0), SECONDS)
+    return result_of(actor.run.calls[-1], task, 1)
+
+
+def test_tasks_fail_at_once_when_all_nodes_are_refused(driver: Driver) -> None:
+    theirs = msgspec.structs.replace(node.versions(), torch="1.0")
+    task = driver.workers.submit(add, Sum(1, 1), SECONDS)
+    driver.ray.actor("a").describe.calls[0].reply.set_result(msgspec.json.encode(theirs))
+    with pytest.raises(UnsupportedError, match="no node can work: node a is not used: found ddefuzz"):
+        task.result()
+    assert driver.ray.actors[0].end.calls
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "host:port", "host"])
 def test_where_no_cluster_is_the_address_is_refused(address: str, tmp_path: Path) -> None:
     with (
-        pytest.raises(InputError, match=r"^--address: found no Ray cluster at .*, expected auto, or HOST:PORT"),
+        pytest.raises(InputError, match=r"^--address: found no Ray cluster to use at .*, expected auto, or HOST:PORT"),
         Engine("ray", address).start(1, tmp_path, Setup()),
     ):
         pass
