@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 import psutil  # type: ignore[import-untyped]
 
-from ddefuzz.errors import EXIT_INTERRUPTED, EXIT_OK, UnsupportedError
+from ddefuzz.errors import EXIT_INTERRUPTED, EXIT_OK, InputError, UnsupportedError
 from ddefuzz.escape import json_text
 from ddefuzz.files import entries, is_file, is_there, parse_json, read_bytes, write_atomically
 from ddefuzz.versions.model import Interpreter
@@ -32,6 +33,9 @@ POLL_SECONDS: Final = 0.5
 STOP_SECONDS: Final = 120.0
 """How long a command may take to save what it has after SIGINT."""
 
+MOST_PASSES: Final = 5
+"""How often strays are looked for: while some of them are ended, others may start more."""
+
 CLOCK: Final = 5.0
 """A command may take so many times its CPU seconds by the clock."""
 
@@ -40,12 +44,15 @@ SPARE_SECONDS: Final = 600.0
 
 
 class Command(NamedTuple):
-    """A command line, the file with what it says, and how many CPU seconds it may take with its children."""
+    """A command line, the file with what it says, how many CPU seconds it may take with its children, what it has in
+    its environment besides, and the folder in which it starts: that of this process, if it is none.
+    """
 
     words: Sequence[str]
     log: Path
     cpu_seconds: float
     environment: dict[str, str]
+    folder: Path | None = None
 
 
 class CommandEnd(NamedTuple):
@@ -71,6 +78,7 @@ def run(command: Command, tell: Callable[[str], None]) -> CommandEnd:
             stderr=log,
             start_new_session=True,
             env=os.environ | command.environment,
+            cwd=command.folder,
         )
     clock = time.monotonic() + CLOCK * command.cpu_seconds + SPARE_SECONDS
     spent, is_cut = 0.0, False
@@ -142,10 +150,16 @@ def last_line(log: Path) -> str:
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """Hold the lock of the service's folder, which the kernel releases when this process ends, however it ends. Raises
-    `UnsupportedError` if another process has it. What a killed one has left running is ended first.
+    `UnsupportedError` if another process has it, and `InputError`. What a killed one has left running is ended first:
+    all that is started in the block has `VARIABLE`.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be used: {error.strerror}, expected a folder that can be written"
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,13 +167,18 @@ def only_one(folder: Path) -> Iterator[None]:
             raise UnsupportedError(
                 f"{folder}: found another `ddefuzz fleet` at work, expected one at a time"
             ) from error
-        _end_strays(str(folder))
+        for _ in range(MOST_PASSES):
+            if not _end_strays(str(folder)):
+                break
+        os.environ[VARIABLE] = str(folder)
         yield
     finally:
+        os.environ.pop(VARIABLE, None)
         os.close(descriptor)
 
 
-def _end_strays(folder: str) -> None:
+def _end_strays(folder: str) -> bool:
+    """End what a killed service has left running. Whether there was something."""
     strays = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
@@ -170,6 +189,7 @@ def _end_strays(folder: str) -> None:
     for process in alive:
         with suppress(psutil.Error):
             process.kill()
+    return bool(strays)
 
 
 def fault_of(ended: CommandEnd, *codes: int) -> str:
@@ -182,8 +202,8 @@ def fault_of(ended: CommandEnd, *codes: int) -> str:
 
 # Environments
 
-READY: Final = "ready.json"
-"""The file of an environment that was made completely: its `Interpreter`."""
+READY: Final = f"ready-{sys.implementation.cache_tag}.json"
+"""The file of an environment that was made completely: its `Interpreter`. One of another Python has another name."""
 
 
 def install(wheel: Wheel, folder: Path, index: Index) -> Interpreter:

@@ -13,19 +13,30 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from ddefuzz.errors import UnsupportedError
-from ddefuzz.fleet.work import VARIABLE, Command, environment_of, fault_of, last_line, make_room, only_one, ready, run
+from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.fleet.work import (
+    READY,
+    VARIABLE,
+    Command,
+    environment_of,
+    fault_of,
+    last_line,
+    make_room,
+    only_one,
+    ready,
+    run,
+)
 from ddefuzz.versions.model import Interpreter
 from ddefuzz.versions.wheels import Wheel
 from tests.fleet.stub_day import killed
 
 BUSY = """\
 import os, sys
-print("begun", flush=True)
 try:
     if os.fork():
         os.wait()
     else:
+        print("begun", flush=True)
         while True:
             pass
 except KeyboardInterrupt:
@@ -88,6 +99,23 @@ def test_only_one_service_has_a_folder(tmp_path: Path) -> None:
     assert killed(another) == 0
 
 
+def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "fleet").touch()
+    with (
+        pytest.raises(InputError, match="fleet: cannot be used: File exists, expected a folder"),
+        only_one(tmp_path / "fleet"),
+    ):
+        pass
+
+
+def test_all_that_a_service_starts_can_be_found_when_it_was_killed(tmp_path: Path) -> None:
+    """Also pip, and the scripts of a bisection, which are not started by `run`."""
+    code = f"import os; print(os.environ.get({VARIABLE!r}, ''))"
+    with only_one(tmp_path):
+        assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{tmp_path}\n"
+    assert VARIABLE not in os.environ
+
+
 def test_what_a_killed_service_has_left_running_is_ended_first(tmp_path: Path) -> None:
     environment = os.environ | {VARIABLE: str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", BUSY], env=environment, stdout=subprocess.PIPE) as stray:
@@ -121,6 +149,13 @@ def test_an_environment_is_made_once_and_whole(tmp_path: Path) -> None:
         assert not ready(environments)
     interpreter = environment_of(wheel.torch, environments, [wheel], made)
     assert environment_of(wheel.torch, environments, [], fails) == interpreter
+    # One of another Python is made again.
+    (environments / wheel.torch / READY).rename(
+        environments / wheel.torch / READY.replace(str(sys.implementation.cache_tag), "cpython-39")
+    )
+    assert not ready(environments)
+    assert environment_of(wheel.torch, environments, [wheel], made) == interpreter
+    assert [one.name for one in (environments / wheel.torch).iterdir()] == [READY]
     with pytest.raises(UnsupportedError, match=r"torch 2\.13\.0: found neither an environment nor a wheel"):
         environment_of("2.13.0", environments, [wheel], made)
 
@@ -129,7 +164,7 @@ def test_environments_that_were_not_used_for_the_longest_time_make_room(tmp_path
     versions = ["2.11.0", "2.12.0", "2.13.0", "2.14.1"]
     for number, version in enumerate(versions):
         environment_of(version, tmp_path, [Wheel(version, tmp_path)], made)
-        os.utime(tmp_path / version / "ready.json", (number, number))
+        os.utime(tmp_path / version / READY, (number, number))
     (tmp_path / "2.10.0").mkdir()
     environment_of("2.12.0", tmp_path, [], made)  # is used again
     assert make_room(tmp_path, 2, {"2.11.0"}) == ["2.10.0", "2.13.0", "2.14.1"]
