@@ -10,7 +10,8 @@ import rich_click as click
 from ddefuzz.cli.command import argument, click_command, option
 from ddefuzz.cli.output import LiveLine
 from ddefuzz.cli.streams import write_line
-from ddefuzz.errors import UnsupportedError, refuse
+from ddefuzz.errors import InputError, UnsupportedError, refuse
+from ddefuzz.files import is_file
 from ddefuzz.findings.lifecycle import version_key
 from ddefuzz.fleet.day import Tools, due_days, limit_of, read_days, run_day, steps_of
 from ddefuzz.fleet.model import Day, Fleet, Places, read_fleet
@@ -42,7 +43,10 @@ def command(
     time is refused. Exit code 4: something could not be done, such as a wheel that cannot be imported; all else was.
     """
     fleet, places = read_fleet(file)
-    today = day.date() if day else datetime.now(UTC).date()
+    now = datetime.now(UTC).date()
+    today = day.date() if day else now
+    if today > now:
+        raise InputError(f"--day: found {today}, expected {now}, which is today (UTC), or an earlier day")
     if check:
         for line in _plan(fleet, places, today):
             write_line(line)
@@ -55,7 +59,8 @@ def command(
         for name in due:
             live.say(f"day {name}")
             lines += run_day(fleet, places, name, lambda: datetime.now(UTC), Tools(live)).lines
-            write_line(str(places.of_day(name, "report.md")))
+            if is_file(report := places.of_day(name, "report.md")):
+                write_line(str(report))
     for line in lines:
         refuse(UnsupportedError(line))
 
@@ -63,9 +68,13 @@ def command(
 def _plan(fleet: Fleet, places: Places, today: date) -> list[str]:
     """What the day would do."""
     days = read_days(places)
-    wheels = sorted((one.torch for one in wheels_in(places.wheels, "wheels = ")), key=version_key)
+    wheels, lines = list[str](), list[str]()
+    try:
+        wheels = sorted((one.torch for one in wheels_in(places.wheels, "")), key=version_key)
+    except InputError as error:  # the day may download one, or have environments
+        lines.append(f"wheels: {error}")
     before = {version for one in days for version in one.wheels}
-    lines = [
+    lines += [
         f"{one}: {'selected' if fleet.selects(one) else 'left out by versions'}{'' if one in before else ', new'}"
         for one in wheels
     ]

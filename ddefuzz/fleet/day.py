@@ -32,7 +32,7 @@ from ddefuzz.findings.listing import campaigns, progress
 from ddefuzz.findings.model import stamp
 from ddefuzz.fleet import work
 from ddefuzz.fleet.model import LAST_STEP, MOST_TRIES, Day, FirstVersion, Fleet, Places, Status, StepEnd
-from ddefuzz.fleet.report import campaigns_of, changes, feed, read_history, report_of, seed_of, view
+from ddefuzz.fleet.report import campaigns_of, changes, feed, read_history, report_of, seed_of, state_of, view
 from ddefuzz.show.blocks import counted
 from ddefuzz.show.markdown import markdown
 from ddefuzz.versions.bisect import bisected
@@ -85,16 +85,21 @@ class Work(NamedTuple):
     def wheels(self) -> tuple[list[Wheel], tuple[str, ...]]:
         """The wheels that the file selects, oldest first, one of each version; and a line for each unfit name."""
         with refusals() as unfit:
-            by_version = {one.torch: one for one in wheels_in(self.places.wheels, "wheels = ")}
+            by_version = {one.torch: one for one in wheels_in(self.places.wheels, "")}
         selected = sorted(filter(self.fleet.selects, by_version), key=version_key)
         return [by_version[version] for version in selected], tuple(unfit)
+
+    def needed(self) -> set[str]:
+        """The versions whose environments stay: those of the day, or of the last one before as long as it has none."""
+        last = next((one for one in (self.day, *self.earlier) if one.torch), self.day)
+        return {last.torch, last.base}
 
     def interpreter(self, version: str) -> Interpreter:
         """The interpreter with this torch. Raises `UnsupportedError` if none can be made, and `InputError`."""
         environments = self.places.environments
         made = work.ready(environments)
         if version not in made:
-            work.make_room(environments, self.fleet.keep.environments - 1, {self.day.torch, self.day.base})
+            work.make_room(environments, self.fleet.keep.environments - 1, self.needed())
             self.tools.live.say(f"making an environment with torch {version}")
         wheels = [] if version in made else self.wheels()[0]
         return work.environment_of(version, environments, wheels, self._install)
@@ -214,7 +219,7 @@ def run_day(fleet: Fleet, places: Places, name: str, now: Callable[[], datetime]
             given = Work(fleet, places, day, earlier, limit, tools)
             try:
                 outcome = step.run(given)
-            except DdefuzzError as error:
+            except (DdefuzzError, OSError) as error:
                 outcome = Outcome(str(error), "failed", lines=(f"{step.name}: {error}",))
             except KeyboardInterrupt:
                 if step.name != LAST_STEP:  # the hook is begun only once
@@ -266,7 +271,7 @@ def _environments(given: Work) -> Outcome:
     def usable(version: str) -> Interpreter | None:
         try:
             return given.interpreter(version)
-        except DdefuzzError as error:
+        except (DdefuzzError, OSError) as error:
             lines.append(str(error))
             return None
 
@@ -290,9 +295,8 @@ def _environments(given: Work) -> Outcome:
 
 
 def _variables(given: Work) -> dict[str, str]:
-    """What every process of the service has in its environment. Others can read the words of a command."""
-    url = given.places.db.for_sqlalchemy().render_as_string(hide_password=False)
-    return {work.VARIABLE: str(given.places.folder), "DDEFUZZ_DB": url}
+    """What the commands of the service have in their environment. Others can read the words of a command."""
+    return {"DDEFUZZ_DB": given.places.db.for_sqlalchemy().render_as_string(hide_password=False)}
 
 
 def _command(given: Work, name: str, words: list[str], *codes: int) -> Outcome:
@@ -304,16 +308,20 @@ def _command(given: Work, name: str, words: list[str], *codes: int) -> Outcome:
         return Outcome("it had ended before the service did")
     words = [*words, "--jobs", str(given.fleet.jobs), "--output", f"json={part}"]
     python = given.interpreter(given.day.torch).python
+    part.unlink(missing_ok=True)  # of a try that was killed
     given.tools.live.say(f"$ ddefuzz {shell_words(words)}")
     command = work.Command(
         [python, "-P", "-m", "ddefuzz", *words], given.of_day(f"{name}.log"), given.cpu_seconds, _variables(given)
     )
     ended = given.tools.run(command, lambda line: given.tools.live.update(f"{name}: {line}"))
     fault, is_whole = work.fault_of(ended, *codes), is_file(part)
+    if not fault and not is_whole and not ended.is_cut and ended.code != EXIT_NOTHING_RAN:
+        fault = f"no document: {ended.said}"  # Python itself ends with 1, too
     lines = (f"{name}: {fault}",) if fault else ()
     if is_whole:  # with a fault, it has left something out
         part.replace(document)
-    status: Status = "failed" if fault and not is_whole else "cut" if ended.is_cut else "done"
+    is_broken = fault and (not is_whole or ended.code < 0)
+    status: Status = "failed" if is_broken else "cut" if ended.is_cut else "done"
     return Outcome(fault, status, ended.cpu_seconds, lines)
 
 
@@ -404,27 +412,34 @@ def _children_seconds() -> float:
 
 def _tidy(given: Work) -> Outcome:
     """Remove what the file does not keep. The counts of the days stay in the history."""
-    keep, day = given.fleet.keep, given.day
-    environments = work.make_room(given.places.environments, keep.environments, {day.torch, day.base})
-    removed = [f"environment {one}" for one in environments]
+    keep = given.fleet.keep
+    environments = work.make_room(given.places.environments, keep.environments, given.needed())
+    removed, lines = [f"environment {one}" for one in environments], []
     for old in given.earlier[keep.days - 1 :]:
         shutil.rmtree(given.places.days / old.day, ignore_errors=True)
         removed.append(f"day {old.day}")
     with suppress(InputError):
         for wheel in given.wheels()[0][: -keep.wheels] if keep.wheels else ():
-            wheel.path.unlink(missing_ok=True)
-            removed.append(f"wheel {wheel.torch}")
-    return Outcome(", ".join(removed), fields={"removed": tuple(removed)})
+            try:
+                wheel.path.unlink(missing_ok=True)
+                removed.append(f"wheel {wheel.torch}")
+            except OSError as error:
+                lines.append(f"tidy: {wheel.path}: cannot be removed: {error.strerror}")
+    return Outcome(", ".join(removed), lines=tuple(lines), fields={"removed": tuple(removed)})
 
 
 def _report(given: Work) -> Outcome:
-    report = report_of(given.day, given.places)
-    path, fault = given.places.history, ""
+    path, fault, day = given.places.history, "", given.day
+    try:
+        report = report_of(day, given.places)
+    except DdefuzzError as error:
+        fault = str(error)
+        report = replace(state_of(replace(day, lines=(*day.lines, f"report: {fault}"))), is_counted=False)
     try:
         others = [one for one in read_history(path) if one.day != report.day]
     except InputError as error:  # the history stays as it is, for a person to mend
-        others, fault = [], str(error)
-    history = sorted([*others, report.counts], key=lambda one: one.day)
+        others, fault = [], fault or str(error)
+    history = sorted([*others, *[report.counts] * report.is_counted], key=lambda one: one.day)
     write_atomically(given.of_day("report.json"), json_text(report, indent=True) + "\n")
     write_atomically(given.of_day("report.md"), markdown(view(report, history)))
     write_atomically(given.places.feed, feed(history, given.places, given.fleet.address))
@@ -440,7 +455,8 @@ def _hook(given: Work) -> Outcome:
         note = "it was begun before the service was ended, and is not run again"
         return Outcome(note, "failed", lines=(f"hook: {note}",))
     paths = [str(given.of_day("report.md")), str(given.of_day("report.json")), str(given.places.feed)]
-    command = work.Command((*given.fleet.hook, *paths), given.of_day("hook.log"), HOOK_SECONDS, _variables(given))
+    words, log = (*given.fleet.hook, *paths), given.of_day("hook.log")
+    command = work.Command(words, log, HOOK_SECONDS, _variables(given), given.places.home)
     try:
         fault = work.fault_of(given.tools.run(command, given.tools.live.update))
     except OSError as error:

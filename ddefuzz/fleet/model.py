@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
 
 from ddefuzz.campaign.plan import CPU_SECONDS
 from ddefuzz.errors import InputError
-from ddefuzz.files import read_toml
+from ddefuzz.files import check_folder, read_toml, real_path
 from ddefuzz.findings.url import DatabaseUrl, parse_url
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.records import record_of
@@ -66,13 +68,18 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return float(self.budget.removesuffix("cpu"))
 
     def selects(self, torch: str) -> bool:
-        """Whether a wheel of this version is among `versions`. Those before a release are, if their number fits."""
-        return SpecifierSet(self.versions).contains(torch, prereleases=True)
+        """Whether a wheel of this version is among `versions`. One before a release counts as the release, unless
+        `versions` names one.
+        """
+        selected, version = SpecifierSet(self.versions), Version(torch)
+        counts_as = version.base_version if version.is_prerelease and not selected.prereleases else torch
+        return selected.contains(counts_as, prereleases=True)
 
 
 class Places(msgspec.Struct, frozen=True):
-    """The absolute paths of the service, and its database."""
+    """The absolute paths of the service, and its database. `home` is the folder of its file."""
 
+    home: Path
     wheels: Path
     folder: Path
     db: DatabaseUrl
@@ -116,13 +123,40 @@ def read_fleet(path: Path) -> tuple[Fleet, Places]:
             raise InputError(f"{path}: profiles: found {name!r}, expected one of {', '.join(sorted(PROFILES))}")
     if not any(fleet.profiles.values()):
         raise InputError(f"{path}: profiles: found no share above 0, expected one")
-    base = path.absolute().parent
-    folder = base / fleet.folder
+    if isinstance(fleet.index, str) and not _INDEX.fullmatch(fleet.index):
+        raise InputError(
+            f"{path}: index: found a text that is no URL, expected true, false or such as https://HOST/PATH"
+        )
+    if "\0" in "".join(fleet.hook):
+        raise InputError(f"{path}: hook: found a word with a null character, expected words of a command")
+    home = real_path(path.parent)
+    folder = real_path(home / fleet.folder)
     try:
-        db = parse_url(fleet.db or f"sqlite:///{folder / 'fleet.db'}")
+        check_folder(folder, ["lock"])
+    except InputError as error:
+        raise InputError(f"{path}: folder: {error}") from error
+    return fleet, Places(home, real_path(home / fleet.wheels), folder, _database(path, fleet.db, home, folder))
+
+
+_INDEX: Final = re.compile(r"[a-z+]+://[^\s\0]+")
+
+
+def _database(path: Path, text: str, home: Path, folder: Path) -> DatabaseUrl:
+    """The database that the file names, else one in the folder. A path is relative to the folder of the file."""
+    own = folder / "fleet.db"
+    try:
+        db = parse_url(text or f"sqlite:///{own}")
+        name = db.path()
+        if text and name is not None and not name.is_absolute():
+            whole = db.for_sqlalchemy().set(database=str(home / name))
+            db = parse_url(whole.render_as_string(hide_password=False))
     except InputError as error:
         raise InputError(f"{path}: db: {error}") from error
-    return fleet, Places(base / fleet.wheels, folder, db)
+    if not text and db.path() != own:
+        raise InputError(f"{path}: folder: found {str(folder)!r}, expected a path without a ?, or the key db")
+    if db.is_in_memory():
+        raise InputError(f"{path}: db: found {db}, a database in memory, expected one that stays, as sqlite:///PATH")
+    return db
 
 
 Status: TypeAlias = Literal["done", "cut", "failed", "skipped"]
@@ -228,23 +262,24 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     day: str
     torch: str
     base: str
-    regressed: int
-    new: int
-    moved: int
-    gone: int
-    closed: int
-    reopened: int
-    open: int
-    findings: int
-    sites: int
-    cases: int
+    regressed: int = 0
+    new: int = 0
+    moved: int = 0
+    gone: int = 0
+    closed: int = 0
+    reopened: int = 0
+    open: int = 0
+    findings: int = 0
+    sites: int = 0
+    cases: int = 0
     programs: dict[str, int] = {}
     lines: int = 0
 
 
 class DayReport(msgspec.Struct, frozen=True, kw_only=True):
     """All that a day's report has. `programs` are the differences of the same programs under both versions (`ddefuzz
-    diff`). `sweep` is one line, empty if there was none. `closed` and `reopened` are findings.
+    diff`). `sweep` is one line, empty if there was none. `closed` and `reopened` are findings. `is_counted` is false if
+    the database or a command's document could not be read: then it has only the day's state.
     """
 
     day: str
@@ -253,14 +288,15 @@ class DayReport(msgspec.Struct, frozen=True, kw_only=True):
     wheels: tuple[str, ...]
     new_wheels: tuple[str, ...]
     counts: Counts
-    findings: tuple[FindingChange, ...]
-    programs: tuple[Difference, ...]
-    compared: int
-    closed: tuple[str, ...]
-    reopened: tuple[str, ...]
-    campaigns: tuple[CampaignCount, ...]
-    sweep: str
+    findings: tuple[FindingChange, ...] = ()
+    programs: tuple[Difference, ...] = ()
+    compared: int = 0
+    closed: tuple[str, ...] = ()
+    reopened: tuple[str, ...] = ()
+    campaigns: tuple[CampaignCount, ...] = ()
+    sweep: str = ""
     steps: dict[str, StepEnd]
     removed: tuple[str, ...]
     lines: tuple[str, ...]
+    is_counted: bool = True
     schema: str = "ddefuzz.fleet/1"

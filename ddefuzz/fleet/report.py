@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from ddefuzz.files import is_file, json_lines, parse_json, read_bytes
 from ddefuzz.findings.database import Database
@@ -105,16 +106,11 @@ def report_of(day: Day, places: Places) -> DayReport:
         for one in reversed(ran)
     )
     number = Counter(row.kind for row in rows)
-    return DayReport(
-        day=day.day,
-        torch=day.torch,
-        base=day.base,
-        wheels=day.wheels,
-        new_wheels=day.new,
-        counts=Counts(
-            day=day.day,
-            torch=day.torch,
-            base=day.base,
+    state = state_of(day)
+    return replace(
+        state,
+        counts=replace(
+            state.counts,
             **{kind: number[kind] for kind in CHANGE_KINDS},
             closed=len(decided["fixed"]),
             reopened=len(decided["triaged"]),
@@ -123,7 +119,6 @@ def report_of(day: Day, places: Places) -> DayReport:
             sites=sites,
             cases=sum(one.cases for one in campaign_counts),
             programs=dict(Counter(one.kind for one in differences)),
-            lines=len(day.lines),
         ),
         findings=rows,
         programs=differences,
@@ -132,6 +127,18 @@ def report_of(day: Day, places: Places) -> DayReport:
         reopened=decided["triaged"],
         campaigns=campaign_counts,
         sweep=_of_sweep(places.of_day(day.day, "sweep.json")),
+    )
+
+
+def state_of(day: Day) -> DayReport:
+    """The report of a day with what its state has. All else is empty, and the counts are 0."""
+    return DayReport(
+        day=day.day,
+        torch=day.torch,
+        base=day.base,
+        wheels=day.wheels,
+        new_wheels=day.new,
+        counts=Counts(day=day.day, torch=day.torch, base=day.base, lines=len(day.lines)),
         steps=day.steps,
         removed=day.removed,
         lines=day.lines,
@@ -184,9 +191,10 @@ def headline(of: Counts) -> str:
 
 def view(report: DayReport, history: Sequence[Counts]) -> Iterator[Block]:
     """The page of a day. What a reader decides on comes first."""
-    yield Heading(f"{report.day}: {headline(report.counts)}", 1)
+    yield Heading(f"{report.day}: {headline(report.counts) if report.is_counted else 'nothing could be counted'}", 1)
     before = next((one for one in reversed(history) if one.day < report.day and one.torch == report.torch), None)
-    yield Items(tuple(_summary(report, before)))
+    if report.is_counted:
+        yield Items(tuple(_summary(report, before)))
     if report.lines:
         yield Heading("Not done")
         yield Items(report.lines)

@@ -47,7 +47,7 @@ class Quiet:
 
 class Service:
     """A folder with a file and wheels. `verdicts` are what the scripts of findings say, by version and finding. `codes`
-    are exit codes of commands that leave something out."""
+    are exit codes of commands that leave something out, and `silent` of commands that write no document."""
 
     def __init__(self, folder: Path, text: str = FILE) -> None:
         self.folder = folder
@@ -56,6 +56,7 @@ class Service:
         self.verdicts: dict[str, dict[str, str]] = {}
         self.broken: dict[str, str] = {}
         self.codes: dict[str, int] = {}
+        self.silent: dict[str, int] = {}
         (folder / "fleet.toml").write_text(text, encoding="utf-8")
         self.fleet, self.places = read_fleet(folder / "fleet.toml")
 
@@ -119,6 +120,8 @@ class Service:
         output = Path(words[words.index("--output") + 1].removeprefix("json="))
         options = [word for word in words if word in ("--resume", "--close")]
         self.note(" ".join([name, torch, *options]))
+        if name in self.silent:
+            return CommandEnd(self.silent[name], 1.0, False, "No module named ddefuzz")
         stubs = {"sweep": self.sweep, "run": self.campaign, "diff": self.diff, "matrix": self.matrix}
         code, document = stubs[name](torch, words)
         output.write_text(json.dumps(msgspec.to_builtins(document)), encoding="utf-8")

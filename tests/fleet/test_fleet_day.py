@@ -12,9 +12,10 @@ import pytest
 
 from ddefuzz.errors import InputError
 from ddefuzz.findings.textform import read_finding
-from ddefuzz.fleet.day import due_days, limit_of, steps_of
+from ddefuzz.fleet.day import Tools, due_days, limit_of, run_day, steps_of
 from ddefuzz.fleet.model import MOST_TRIES, Day, FirstVersion, StepEnd
-from tests.fleet.stub_day import FILE, Service, kill, killed
+from ddefuzz.fleet.work import run
+from tests.fleet.stub_day import FILE, Quiet, Service, kill, killed
 from tests.versions.interpreters import DIFF, ROLL
 
 ROOT = Path(__file__).parents[2]
@@ -276,4 +277,98 @@ def test_what_the_file_does_not_keep_is_removed_and_its_counts_stay(tmp_path: Pa
     ]
     history = [json.loads(line)["day"] for line in service.places.history.read_text().splitlines()]
     assert history == [FIRST, SECOND, THIRD, "2026-01-04"]
-    assert service.report("2026-01-04").removed == ("day 2026-01-02", "wheel 2.1.0")
+    assert service.report("2026-01-04").removed == ("environment 2.2.0", "day 2026-01-02", "wheel 2.1.0")
+
+
+def test_an_error_of_the_system_in_a_step_is_a_line_and_the_rest_goes_on(service: Service) -> None:
+    service.add_wheel("2.13.0", diff="shows")
+
+    def fail(name: str) -> None:
+        if name == "sweep":
+            raise PermissionError(13, "Permission denied", "sweep.log")
+
+    day = service.run(FIRST, at_command=fail)
+    assert day.lines == ("sweep: [Errno 13] Permission denied: 'sweep.log'",)
+    assert (day.steps["sweep"].status, day.steps["replay"].status, day.is_over) == ("failed", "done", True)
+
+
+def test_a_wheel_that_cannot_be_removed_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(tmp_path, FILE + "keep = {wheels = 1}\n")
+    for torch in ("2.1.0", "2.2.0", "2.3.0"):
+        service.add_wheel(torch)
+    held = service.wheels / "torch-2.1.0-py3-none-any.whl"
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path == held:
+            raise PermissionError(13, "Permission denied", str(path))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    day = service.run(FIRST)
+    assert day.lines == (f"tidy: {held}: cannot be removed: Permission denied",)
+    assert (day.steps["tidy"].status, day.removed) == ("done", ("wheel 2.2.0",))
+
+
+def test_a_command_that_writes_no_document_has_failed(service: Service) -> None:
+    service.add_wheel("2.13.0", diff="shows")
+    service.run(FIRST)
+    service.add_wheel("2.14.0", diff="shows")
+    service.silent = {"diff": 1, "matrix": 1}
+    day = service.run(SECOND)
+    said = "no document: No module named ddefuzz"
+    assert day.lines == (f"diff: {said}", f"replay: {said}")
+    assert {day.steps[name].status for name in ("diff", "replay")} == {"failed"}
+
+
+def test_the_document_of_a_try_that_was_killed_is_not_that_of_the_next(service: Service) -> None:
+    service.add_wheel("2.13.0", diff="shows")
+    part = service.places.of_day(FIRST, "sweep.part.json")
+    part.parent.mkdir(parents=True)
+    part.write_text(json.dumps({"totals": {"ops": 99, "explicit": {}}, "interrupted": True}))
+    service.silent = {"sweep": -11}
+    day = service.run(FIRST)
+    assert day.steps["sweep"].note == "signal 11: No module named ddefuzz"
+    assert (day.steps["sweep"].status, service.report(FIRST).sweep) == ("failed", "")
+    service.codes, service.silent = {"sweep": -11}, {}
+    assert service.run(SECOND).steps["sweep"].status == "failed"  # its document is whole, and is used
+    assert service.report(SECOND).sweep
+
+
+def test_a_day_whose_database_cannot_be_read_has_a_report(service: Service) -> None:
+    service.run(FIRST)
+    service.add_wheel("2.13.0", diff="shows")
+    service.places.db.path().write_text("no database" * 100)  # type: ignore[union-attr]
+    day = service.run(SECOND)
+    report = service.report(SECOND)
+    assert (day.steps["report"].status, report.is_counted, report.torch) == ("failed", False, "2.13.0")
+    assert report.lines == day.lines
+    assert day.lines[-1].startswith(f"report: findings database {service.places.db}: the file is not")
+    page = service.places.of_day(SECOND, "report.md").read_text()
+    assert page.startswith("# 2026-01-02: nothing could be counted\n")
+    assert "Not done" in page
+    assert service.log()[-1] == "notify --all report.md report.json feed.atom"
+    assert service.places.feed.is_file()
+    assert [json.loads(line)["day"] for line in service.places.history.read_text().splitlines()] == [FIRST]
+
+
+def test_the_hook_starts_in_the_folder_of_the_file(tmp_path: Path) -> None:
+    service = Service(tmp_path, FILE.replace('["notify", "--all"]', '["./notify"]'))
+    (tmp_path / "notify").write_text("#!/bin/sh\npwd > here\n")
+    (tmp_path / "notify").chmod(0o755)
+    real = Tools(Quiet(), service.install, run)
+    day = run_day(service.fleet, service.places, FIRST, lambda: datetime.now(UTC), real)
+    assert day.steps["hook"] == StepEnd("done")
+    assert (tmp_path / "here").read_text() == f"{tmp_path}\n"
+
+
+def test_a_broken_wheel_takes_no_environment_that_the_day_needs(tmp_path: Path) -> None:
+    service = Service(tmp_path, FILE + "keep = {environments = 2}\n")
+    for torch, day in (("2.1.0", FIRST), ("2.2.0", SECOND)):
+        service.add_wheel(torch)
+        service.run(day)
+    service.add_wheel("2.3.0")
+    service.broken["2.3.0"] = "no"
+    assert (day_ := service.run(THIRD)).torch == "2.2.0"
+    assert day_.base == "2.1.0"
+    assert service.log().count("install 2.1.0") == service.log().count("install 2.2.0") == 1

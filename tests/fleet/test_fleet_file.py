@@ -38,6 +38,13 @@ LEAST = 'wheels = "wheels"\nbudget = "600cpu"\n'
         (LEAST + "keep = {environments = 1}", "keep.environments: "),
         (LEAST + 'hook = "mail me"', "hook: found text, expected a list"),
         (LEAST + 'db = "fleet.db"', "db: "),
+        (LEAST + 'db = "sqlite://"', "db: found sqlite://, a database in memory, expected one that stays"),
+        (LEAST + 'folder = "fleet.toml"', "folder: "),
+        (LEAST + 'folder = "a?b"', "folder: found "),
+        (LEAST + 'folder = "a\\u0000b"', "folder: "),
+        (LEAST + 'hook = ["a\\u0000b"]', "hook: found a word with a null character"),
+        (LEAST + 'index = ""', "index: found a text that is no URL, expected true, false or such"),
+        (LEAST + 'index = "no url"', "index: found a text that is no URL, expected true, false or such"),
     ],
 )
 def test_a_wrong_file_is_one_line(text: str, line: str, tmp_path: Path) -> None:
@@ -54,6 +61,54 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert (places.wheels, places.folder) == (tmp_path / "wheels", tmp_path / "fleet")
     assert str(places.db) == f"sqlite:///{tmp_path}/fleet/fleet.db"
     assert (fleet.cpu_seconds, fleet.profiles) == (600.0, {"default": 1.0})
+
+
+def test_a_path_of_a_database_is_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "fleet.toml").write_text(LEAST + 'db = "sqlite:///a/b.db?timeout=3"\n')
+    _, places = read_fleet(tmp_path / "fleet.toml")
+    assert places.db.path() == tmp_path / "a" / "b.db"
+    assert places.db.for_sqlalchemy().query == {"timeout": "3"}
+    (tmp_path / "fleet.toml").write_text(LEAST + 'db = "sqlite:////a/b.db"\n')
+    assert read_fleet(tmp_path / "fleet.toml")[1].db.path() == Path("/a/b.db")
+
+
+def test_a_link_is_the_same_service(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "real" / "fleet.toml").write_text(LEAST)
+    assert read_fleet(tmp_path / "link" / "fleet.toml") == read_fleet(tmp_path / "real" / "fleet.toml")
+
+
+@pytest.mark.parametrize(
+    ("versions", "chosen"),
+    [
+        (">=2.14,<2.17", ["2.14.0.dev20260101+cpu", "2.14.0rc1", "2.16.1"]),
+        (">=2.14.0rc1", ["2.14.0rc1", "2.16.1", "2.17.0.dev20260101"]),
+        ("==2.16.1", ["2.16.1"]),
+        ("==2.13.0+cpu", ["2.13.0+cpu"]),
+    ],
+)
+def test_a_nightly_counts_as_its_release(tmp_path: Path, versions: str, chosen: list[str]) -> None:
+    (tmp_path / "fleet.toml").write_text(f'{LEAST}versions = "{versions}"\n')
+    fleet, _ = read_fleet(tmp_path / "fleet.toml")
+    names = ("2.13.0+cpu", "2.14.0.dev20260101+cpu", "2.14.0rc1", "2.16.1", "2.17.0.dev20260101")
+    assert [*filter(fleet.selects, names)] == chosen
+
+
+def test_check_accepts_what_the_day_accepts(tmp_path: Path) -> None:
+    (tmp_path / "fleet.toml").write_text(f"{LEAST}index = true\n")
+    ended = typed("fleet", "fleet.toml", "--check", folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(
+        f"wheels: {tmp_path}/wheels: found no such folder, expected one with wheels of torch\n"
+    )
+
+
+def test_a_day_after_today_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "fleet.toml").write_text(LEAST)
+    ended = typed("fleet", "fleet.toml", "--check", "--day", "9999-01-01", folder=tmp_path)
+    assert ended.returncode == 2
+    assert "--day: found 9999-01-01, expected 20" in ended.stderr
 
 
 def test_versions_select_wheels(tmp_path: Path) -> None:
@@ -88,6 +143,7 @@ def test_a_day_with_no_wheel_that_can_be_used_ends_with_4(tmp_path: Path) -> Non
     ended = typed("fleet", "fleet.toml", "--day", "2026-01-01", folder=tmp_path)
     assert ended.returncode == 4, ended.stderr
     assert ended.stdout == f"{tmp_path}/fleet/days/2026-01-01/report.md\n"
+    assert f"ddefuzz: left out (1 of 3): wheels: {tmp_path}/wheels: found no wheel of torch that fits" in ended.stderr
     left_out = [line for line in ended.stderr.splitlines() if line.startswith("ddefuzz: left out")]
     assert len(left_out) == 3
     assert left_out[-1] == "ddefuzz: left out (3 of 3): hook: No such file or directory"
