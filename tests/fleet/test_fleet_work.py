@@ -126,6 +126,27 @@ def test_what_a_killed_service_has_left_running_is_ended_first(tmp_path: Path) -
         assert {*stray.stdout.read().splitlines()} == {b"saved"}  # the process below it has closed its end, too
 
 
+MORE = """\
+import subprocess, sys, time
+try:
+    print("begun", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20); print('late')"])
+"""
+
+
+def test_what_is_started_while_others_are_ended_is_ended_too(tmp_path: Path) -> None:
+    environment = os.environ | {VARIABLE: str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", MORE], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as stray:
+        assert stray.stdout is not None
+        assert stray.stdout.readline() == b"begun\n"
+        with only_one(tmp_path):
+            assert not stray.stdout.read()
+
+
 def made(wheel: Wheel, folder: Path) -> Interpreter:
     folder.mkdir(parents=True)
     return Interpreter(wheel.torch, sys.executable, wheel.torch)
