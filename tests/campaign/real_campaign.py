@@ -32,8 +32,7 @@ def url(path: Path) -> str:
 
 
 SMALL_ROUND = 8
-SMALL_ROUNDS = f"import ddefuzz.campaign.guide as guide; guide.ROUND = {SMALL_ROUND}; "
-"""Executed before a campaign: it then learns from its first results after a few cases."""
+"""A campaign with `--round 8` learns from its first results after a few cases."""
 
 
 def words_of(database: Path, *more: str) -> list[str]:
@@ -41,10 +40,9 @@ def words_of(database: Path, *more: str) -> list[str]:
     return ["run", "--stage", "export", "--format", "json", "--db", url(database), *more]
 
 
-def arguments(database: Path, *more: str, before: str = "") -> list[str]:
-    """The arguments of a new process, which executes `before` first."""
-    python, option, code = DDEFUZZ
-    return [python, option, before + code, *words_of(database, *more)]
+def arguments(database: Path, *more: str) -> list[str]:
+    """The arguments of a new process."""
+    return [*DDEFUZZ, *words_of(database, *more)]
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -53,10 +51,10 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def begun(folder: Path, database: Path, *more: str, before: str = "") -> Iterator[subprocess.Popen[str]]:
+def begun(folder: Path, database: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
     """A campaign in a session of its own, as in a terminal; nothing of it is left running."""
     with subprocess.Popen(
-        arguments(database, *more, before=before),
+        arguments(database, *more),
         env=environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -70,10 +68,10 @@ def begun(folder: Path, database: Path, *more: str, before: str = "") -> Iterato
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def finished(folder: Path, database: Path, *more: str, before: str = "") -> subprocess.CompletedProcess[str]:
+def finished(folder: Path, database: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """A campaign that nobody disturbs."""
     place = environment(folder)
-    return typed(*words_of(database, *more), folder=folder, environment=place, before=before, timeout=PATIENCE_SECONDS)
+    return typed(*words_of(database, *more), folder=folder, environment=place, timeout=PATIENCE_SECONDS)
 
 
 def summary_in(stdout: str) -> Summary:

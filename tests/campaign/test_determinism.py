@@ -21,7 +21,7 @@ from ddefuzz.generate.lockstep import Journal
 from ddefuzz.generate.make import program_of
 from ddefuzz.generate.profiles import Origin
 from ddefuzz.program.model import Program
-from tests.campaign.real_campaign import SMALL_ROUNDS, finished, summary_in
+from tests.campaign.real_campaign import SMALL_ROUND, finished, summary_in
 
 CASES = 20
 """More than two rounds: what comes after them depends on what the first showed."""
@@ -34,7 +34,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Summary]
     def run(*more: str) -> Summary:
         folder = tmp_path_factory.mktemp("campaign")
         options = ("--seed", "7", "--max-examples", str(CASES), "--no-minimize", "--fail-on", "never", *more)
-        result = finished(folder, folder / "ddefuzz.db", *options, before=SMALL_ROUNDS)
+        result = finished(folder, folder / "ddefuzz.db", *options, "--round", str(SMALL_ROUND))
         assert result.returncode == 0, result.stderr
         return summary_in(result.stdout)
 

@@ -21,7 +21,6 @@ from ddefuzz.program.text import is_program
 from tests.campaign.real_campaign import (
     PATIENCE_SECONDS,
     SMALL_ROUND,
-    SMALL_ROUNDS,
     all_gone,
     arguments,
     begun,
@@ -49,17 +48,29 @@ def findings(database: Path) -> tuple[Finding, ...]:
 @pytest.mark.slow
 def test_a_guided_campaign_killed_twice_is_resumed_as_if_nothing_had_happened(tmp_path: Path) -> None:
     cases = 3 * SMALL_ROUND  # those of the third round are chosen by the results of the first
-    plan = ("--seed", "3", "--max-examples", str(cases), "--no-minimize", "-j", "2", "--fail-on", "never")
-    undisturbed = summary_in(finished(tmp_path, tmp_path / "undisturbed.db", *plan, before=SMALL_ROUNDS).stdout)
+    plan = (
+        "--seed",
+        "3",
+        "--max-examples",
+        str(cases),
+        "--no-minimize",
+        "-j",
+        "2",
+        "--fail-on",
+        "never",
+        "--round",
+        str(SMALL_ROUND),
+    )
+    undisturbed = summary_in(finished(tmp_path, tmp_path / "undisturbed.db", *plan).stdout)
     database = tmp_path / "ddefuzz.db"
     resume = ("--resume", "--no-minimize", "-j", "2", "--fail-on", "never")
     for words, upto in ((plan, SMALL_ROUND // 2), (resume, 2 * SMALL_ROUND)):
-        with begun(tmp_path, database, *words, before=SMALL_ROUNDS) as campaign:
+        with begun(tmp_path, database, *words) as campaign:
             wait_until(lambda least=upto: done(database) >= least)  # type: ignore[misc]
             started = processes(campaign.pid)
             os.kill(campaign.pid, signal.SIGKILL)
             wait_until(lambda gone=started: all_gone(gone))  # type: ignore[misc]
-    resumed = summary_in(finished(tmp_path, database, *resume, before=SMALL_ROUNDS).stdout)
+    resumed = summary_in(finished(tmp_path, database, *resume).stdout)
     assert counted(resumed) == counted(undisturbed)
     assert counts(database) == counts(tmp_path / "undisturbed.db")
 

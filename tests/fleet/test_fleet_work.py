@@ -31,11 +31,12 @@ from ddefuzz.versions.wheels import Wheel
 from tests.fleet.stub_day import killed
 
 BUSY = """\
-import os, sys
+import os, signal, sys
 try:
     if os.fork():
         os.wait()
     else:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         print("begun", flush=True)
         while True:
             pass

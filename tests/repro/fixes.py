@@ -55,6 +55,21 @@ UNPATCHED: Final = {
 FIXES: Final = (
     Fix(
         "torch/nn/attention/flex_attention.py",
+        "flex_attention",
+        "query.size(-3) != key.size(-3)",
+        "False",
+        PASSES,
+    ),
+    Fix("torch/nn/attention/flex_attention.py", "flex_attention", "query.size(0) != key.size(0)", "False", PASSES),
+    Fix(
+        "torch/nn/utils/rnn.py",
+        "pad_packed_sequence",
+        "total_length < max_seq_length",
+        "False",
+        "RuntimeError: 'lengths' argument should be a 1D CPU int64",
+    ),
+    Fix(
+        "torch/nn/attention/flex_attention.py",
         "_validate_embed_dim",
         "query.size(-1) != key.size(-1)",
         "False",
