@@ -581,7 +581,7 @@ os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 def test_what_runs_stored_programs(canary: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Findings with payloads in all of their fields, and key functions of a user, in each command that runs them."""
     table, wrong = Counter[str](), list[str]()
-    step = 1 if request.config.getoption("--all-payloads") else 2
+    step = 1 if request.config.getoption("--all-payloads") else 3
     folder, db = tmp_path / "findings", f"sqlite:///{tmp_path}/x.db"
     evil = tmp_path / "evil.py"
     evil.write_text(f"open({str(canary)!r}, 'w')\ndef f(tensor): return 1\n")
