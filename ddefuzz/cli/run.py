@@ -115,8 +115,8 @@ def command(
         default=True,
     ),
     round_size: int = option(
-        "A guided campaign chooses so many cases at a time, by the results of all earlier ones but the latest as many. "
-        "With more workers than that, some are idle. Other sizes give other cases.",
+        "Number of cases that a guided campaign chooses at a time. With more workers than that, some are idle. Another "
+        "number gives other cases.",
         "--round",
         default=ROUND,
         type_=click.IntRange(min=1),

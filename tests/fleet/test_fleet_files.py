@@ -22,8 +22,7 @@ FILES = ROOT / "ci" / "fleet"
 def linted(program: str, *words: str | Path, folder: Path = ROOT) -> str:
     """What a linter says, empty if it has nothing to say."""
     path = shutil.which(program, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-    if path is None:
-        pytest.skip(f"{program} is not installed")
+    assert path is not None, f"found no {program}, expected what `make test` installs"
     ended = subprocess.run([path, *words], cwd=folder, capture_output=True, text=True, check=False)
     return ended.stdout + ended.stderr if ended.returncode else ""
 
@@ -31,8 +30,7 @@ def linted(program: str, *words: str | Path, folder: Path = ROOT) -> str:
 def ray_schema() -> Path:
     """The JSON schema that Ray has of cluster files."""
     spec = find_spec("ray")
-    if spec is None or spec.origin is None:
-        pytest.skip("ray is not installed")
+    assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent / "autoscaler" / "ray-schema.json"
 
 
