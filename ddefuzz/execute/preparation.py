@@ -242,8 +242,9 @@ class PreparedSubject:
 
     The dims `backed` are dynamic with a known example size; torch may specialize them. `kept` are the sizes of symbols
     where a stage makes dims unbacked by masks and keeps only a part. `numbers_unbacked` makes the value of a 0-d input
-    unbacked in torch.compile, which would read it as a backed integer. `marks` are more arguments of `mark_unbacked`,
-    by symbol, and `settings` those of torch in the run; programs have them as options (`program.options`).
+    unbacked in torch.compile, which would read it as a backed integer. The input is cloned for it, so nothing may be
+    written to it. `marks` are more arguments of `mark_unbacked`, by symbol, and `settings` those of torch in the run;
+    programs have them as options (`program.options`).
     """
 
     call: Callable[..., Any]

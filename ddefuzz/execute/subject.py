@@ -47,7 +47,7 @@ from ddefuzz.internal import innermost_file, message_of
 from ddefuzz.ops import catalogue
 from ddefuzz.program.evaluate import made_before, materialize
 from ddefuzz.program.expressions import ROOTS, imported_for, print_expression
-from ddefuzz.program.model import Expr, Program, functions_in
+from ddefuzz.program.model import Expr, Program, functions_in, written_numbers
 from ddefuzz.program.modules import modules_of, unused_names
 from ddefuzz.program.options import marks_in, settings_in
 
@@ -474,12 +474,17 @@ def _prepare_program(text: str, *, backed: bool) -> PreparedSubject:
     )
     call, args = _callable_of(program, module), tuple(materialize(program).values())
     settings = settings_in(program)
+    numbers = not written_numbers(program)
     if not backed:
-        return PreparedSubject(call, args, symbolic, numbers_unbacked=True, marks=marks_in(program), settings=settings)
+        return PreparedSubject(
+            call, args, symbolic, numbers_unbacked=numbers, marks=marks_in(program), settings=settings
+        )
     shapes: tuple[dict[int, Any], ...] = tuple({} for _ in args)
     for place in symbolic:
         shapes[place.leaf][place.dim] = torch.export.Dim.AUTO
-    return PreparedSubject(call, args, dynamic_shapes=shapes, backed=symbolic, numbers_unbacked=True, settings=settings)
+    return PreparedSubject(
+        call, args, dynamic_shapes=shapes, backed=symbolic, numbers_unbacked=numbers, settings=settings
+    )
 
 
 def _callable_of(program: Program, module: ModuleType) -> Callable[..., Any]:

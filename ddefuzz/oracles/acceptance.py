@@ -23,12 +23,12 @@ from ddefuzz.program.model import (
     Name,
     Program,
     Sequence,
-    Step,
     children,
     expressions,
     functions_in,
     names_in,
     walk,
+    writes,
 )
 from ddefuzz.program.model import Call as ProgramCall
 from ddefuzz.program.sizes import at_data_size
@@ -114,19 +114,11 @@ def _undetermined(program: Program, stage: str) -> tuple[dict[str, str], str]:
     for step in program.steps:
         inherited = (names[name] for name in names_in(step.value) if name in names)
         why = _reason(step.value, stage) or next(inherited, "")
-        if why and _writes(step):
+        if why and writes(step):
             return names, why
         if why:
             names.update(dict.fromkeys(step.targets, why))
     return names, ""
-
-
-def _writes(step: Step) -> bool:
-    """Whether a step may write into a tensor that has other names."""
-    calls = [one for one in walk(step.value) if isinstance(one, ProgramCall)]
-    return not step.targets or any(
-        one.function.endswith("_") or any(name in {"out", "inplace"} for name, _ in one.kwargs) for one in calls
-    )
 
 
 def why_unspecified(seen: OracleInput, difference: Difference) -> str:

@@ -259,7 +259,7 @@ class _Pair:
         """
         fresh = prepared(self.program, variant, size, static_dims=static_dims)
         wrapped = self.relation.in_order or any(not item.shape for item in self.program.inputs)
-        return None if fresh is None else replace(fresh, numbers_unbacked=wrapped)
+        return None if fresh is None else replace(fresh, numbers_unbacked=wrapped and fresh.numbers_unbacked)
 
     def _example(self, variant: Variant) -> PreparedSubject:
         example = self._prepared(variant, "example")

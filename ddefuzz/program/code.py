@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ddefuzz.program.expressions import imported_for, print_expression
-from ddefuzz.program.model import Call, Constant, Expr, Input, Program, Sequence, functions_in, walk
+from ddefuzz.program.model import Call, Constant, Expr, Input, Program, Sequence, functions_in, walk, written_numbers
 from ddefuzz.program.model import Literal as Value
 from ddefuzz.program.modules import SEED, has_mesh, hoisted, is_mesh, modules_of
 from ddefuzz.program.options import NO_GRAD, OPTIONS, mark_calls, marks_in, settings_in
@@ -74,7 +74,7 @@ def body_of(program: Program, stage: str) -> list[str]:
         lines += [f"{index} = {fresh(f'keep_{symbol}', program)}.nonzero().squeeze(1)"]
         lines += [f"{names[at]} = {names[at]}.index_select({number}, {index})" for at, number in places]
         lines += [f"{names[at]}.retain_grad()" for at, _ in places if program.inputs[at].requires_grad]
-    if stage in COMPILED:
+    if stage in COMPILED and not written_numbers(program):
         # torch.compile reads the value of a 0-d input, and its item() would be a plain number.
         lines += [f"{item.name} = {item.name}.clone()" for item in program.inputs if not item.shape]
     given = [*names, *(f"{fresh('self', program)}.{name}" for name in modules_of(program).values())]

@@ -341,3 +341,23 @@ def functions_in(program: Program) -> tuple[str, ...]:
             if isinstance(node, Call):
                 names.setdefault(node.function)
     return tuple(names)
+
+
+def writes(step: Step) -> bool:
+    """Whether a step may write into a tensor that has other names."""
+    calls = [node for node in walk(step.value) if isinstance(node, Call)]
+    return not step.targets or any(
+        call.function.endswith("_") or any(name in {"out", "inplace"} for name, _ in call.kwargs) for call in calls
+    )
+
+
+def written_numbers(program: Program) -> bool:
+    """Whether the program may write into an input without dims, or into what it made of one (not of its `.item()`)."""
+    names = {item.name for item in program.inputs if not item.shape}
+    for step in (*program.steps, Step(("",), program.returns)):
+        if names & names_in(step.value):
+            if writes(step):
+                return True
+            read = any(isinstance(node, Call) and node.function == "Tensor.item" for node in walk(step.value))
+            names |= set() if read else set(step.targets)
+    return False

@@ -130,6 +130,16 @@ def altered(text: str, change: Callable[[Any], Any]) -> Call:
     return call
 
 
+@pytest.mark.parametrize("value", ["torch.amax(x, 0, out=y)", "y.view(1).add_(x.sum())"])
+def test_what_is_written_to_an_input_without_dims_is_seen_in_compile(value: str) -> None:
+    """The value of such an input is read by dynamo, so it is cloned where the program does not write to it."""
+    text = f"""{HEADER}# inputs: x = normal; y = normal
+def program(x: Float32[Tensor, "u0=3"], y: Float32[Tensor, ""]):
+    return {value}
+"""
+    assert {call.agreement for call in calls_of(text, "compile").values() if call.size != "0"} == {"same"}
+
+
 def test_a_wrong_value_differs() -> None:
     call = altered(MASKED, lambda result: (result[0] * 2, result[1]))
     assert (call.agreement, [one.what for one in call.differences]) == ("differs", ["values"])
