@@ -21,7 +21,7 @@ from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.fixes.group import Coverage, coverage, grouped, on_trial
 from ddefuzz.fixes.model import LABELS, PATCH, REQUEST, TEST, Fix, Label, named, read_fixes, remove_others, write_fixes
 from ddefuzz.fixes.verify import apply_fault
-from ddefuzz.fixes.work import baselines, job_of, verified
+from ddefuzz.fixes.work import Job, baselines, job_of, verified
 from ddefuzz.show.blocks import (
     Block,
     Code,
@@ -180,8 +180,8 @@ def verify(
     """Make the changes of Python code in a copy of torch, and run the findings, torch's samples and a test there.
 
     Each result is written as soon as it is known. So you can stop it and start it again. One group takes about 20 CPU
-    seconds. Without ID, all groups whose guard is in Python are tried, and findings that are in no group: only verified
-    changes of these are kept.
+    seconds. Without ID, all groups are tried for which code of Python can be changed, and findings that are in no
+    group: only verified changes of these are kept.
     """
     torch = version("torch")
     findings, fixes = _loaded(db, folder)
@@ -191,20 +191,14 @@ def verify(
     chosen = [named(one, fixes) for one in ids] or [
         fix for fix in fixes if fresh or fix.id not in known or known[fix.id].torch != torch
     ]
-    chosen = sorted(
-        (fix for fix in chosen if fix.site.language == "Python"),
-        key=lambda fix: LABELS.index(fix.label),
-    )
-    if len(chosen) < len(ids):
-        raise InputError(f"found {len(ids)} ids, expected those of guards in Python for which a change is known")
-    with stop_on_interrupt() as stopped, LiveLine(f"verifying {counted(len(chosen), 'change')}") as live:
-        tick = live.counter(len(chosen), "change")
-        for several in batched(chosen, AT_ONCE):
-            jobs = [job for fix in several if (job := job_of(fix, by_id)) is not None]
-            for fix in several:
-                if all(job.fix is not fix for job in jobs):
-                    tick(f": {fix.id} has no change of code to try: {fix.site}")
-            for job, before in zip(jobs, baselines(jobs) if jobs else (), strict=True):
+    chosen = sorted(chosen, key=lambda fix: LABELS.index(fix.label))
+    every = [job for fix in chosen if (job := job_of(fix, by_id)) is not None]
+    if len(every) < len(ids):
+        raise InputError(f"found {len(ids)} ids, expected those for which a change of Python's code is known")
+    with stop_on_interrupt() as stopped, LiveLine(f"verifying {counted(len(every), 'change')}") as live:
+        tick = live.counter(len(every), "change")
+        for jobs in batched(every, AT_ONCE):
+            for job, before in zip(jobs, baselines(jobs), strict=True):
                 if stopped():
                     raise SystemExit(EXIT_INTERRUPTED)
                 mended = [fix for fix in (*fixes, *known.values()) if fix.label != "untested idea"]
@@ -220,9 +214,9 @@ def verify(
     say(f"{counted(verified_now, 'verified change')} in {folder}")
 
 
-def batched(fixes: Sequence[Fix], number: int) -> Iterator[Sequence[Fix]]:
+def batched(jobs: Sequence[Job], number: int) -> Iterator[Sequence[Job]]:
     """So many at a time."""
-    return (fixes[first : first + number] for first in range(0, len(fixes), number))
+    return (jobs[first : first + number] for first in range(0, len(jobs), number))
 
 
 @click_command("write", command)

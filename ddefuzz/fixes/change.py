@@ -38,6 +38,7 @@ from ddefuzz.answers.patch import (
 )
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.site import site
+from ddefuzz.fixes.out_meta import with_out
 from ddefuzz.instrument.events import RaisedError
 
 DELETED: Final = "a redundant test is deleted"
@@ -49,11 +50,13 @@ SCRIPTED: Final = ("torch/nn/functional.py", "torch/nn/modules/", "torch/_lowran
 def candidates(
     raised: RaisedError, order: Callable[[str], Any] = bool, texts: dict[str, str] | None = None
 ) -> Iterator[Patch]:
-    """The changes to try for an undecided guard of Python, sorted by their form.
+    """The changes to try for an undecided guard of Python, sorted by their form, or for a kernel of C++ (`out_meta`).
 
     `texts` are files of torch that are changed already.
     """
     where, frame = site(raised)
+    if where.language == "C++":
+        yield from with_out(raised)
     if where.language != "Python" or where.module is None or frame.file != where.module:
         return
     source = Source(texts[where.module]) if texts and where.module in texts else source_of(where.module)

@@ -66,12 +66,16 @@ def _keyword(line: str) -> str:
 def pull_request(fix: Fix, first: Finding) -> str:
     """The text of a pull request, in Markdown. Nothing is filed."""
     asked, function = question(first.expression), fix.site.function or ""
+    place = f"{fix.site.module}:{function}" if fix.site.module else function
+    why = f"With an unbacked size this is {markdown_code(asked)}, which capture does not know, and it raises"
+    if fix.site.module is None:
+        why = "With an unbacked size it raises"
     called = markdown_text(", ".join(fix.ops[:3]) or function)
     lines = [
         f"# [unbacked] {called}: no data-dependent error in {markdown_text(function)}",
         "",
-        f"{markdown_code(f'{fix.site.module}:{function}')} decides {markdown_code(fix.guards[0])}. With an unbacked "
-        f"size this is {markdown_code(asked)}, which capture does not know, and it raises a data-dependent error:",
+        f"{markdown_code(place)} {'decides' if fix.site.module else 'asks'} {markdown_code(fix.guards[0])}. "
+        f"{why} a data-dependent error:",
         "",
         markdown_block(_snippet(first), "python"),
         "",

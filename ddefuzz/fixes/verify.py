@@ -24,6 +24,7 @@ from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Stage
 from ddefuzz.files import SOURCE, is_file, is_there
 from ddefuzz.fixes.change import DELETED
+from ddefuzz.fixes.out_meta import FORM as OUT
 from ddefuzz.fixes.tasks import Sights, Task, Truths
 from ddefuzz.instrument.events import RaisedError
 from ddefuzz.oracles.assertions import lost
@@ -128,7 +129,7 @@ def form_doubts(form: str, verdict: str, tested: Truths, usual: Sequence[bool] =
     An answer in place of a guard that checks arguments asserts nothing. An answer is tested only if the guard is both
     true and false where results agree, and it has to be the guard's at usual sizes. `usual` are more truths there.
     """
-    if form.startswith(("torch._check", "a symbolic form")):
+    if form.startswith(("torch._check", "a symbolic form", OUT)):
         return []
     doubts = []
     if form == DELETED and verdict != "either answer here":

@@ -20,6 +20,7 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.fixes.change import DELETED, candidates, noting
 from ddefuzz.fixes.group import fix_of
 from ddefuzz.fixes.model import Fix
+from ddefuzz.fixes.out_meta import FORM as OUT
 from ddefuzz.fixes.tasks import Sights, Truths
 from ddefuzz.fixes.texts import pull_request, test_text
 from ddefuzz.fixes.verify import ALSO, Judgement, Request, form_doubts, judged, probed, task_of, without
@@ -29,7 +30,7 @@ from ddefuzz.instrument.truth import holds
 MOST_TRIED: Final = 2
 """How many changes of one guard are run, those first that nothing speaks against yet."""
 
-ASSERTING: Final = ("torch._check", "a symbolic form")
+ASSERTING: Final = ("torch._check", "a symbolic form", OUT)
 
 MOST_LINKS: Final = 3
 """How many guards of one program, one after the other, are changed together."""
@@ -49,10 +50,10 @@ class Job(NamedTuple):
 
 
 def job_of(fix: Fix, findings: Mapping[str, Finding]) -> Job | None:
-    """What to run for a group; None if its guard is not in Python, or no change of its code is known."""
+    """What to run for a group; None if no change of Python's code is known."""
     members = tuple(findings[one] for one in fix.findings if one in findings)
     raised = _raised(members[0]) if members else None
-    if raised is None or fix.site.language != "Python":
+    if raised is None:
         return None
     answers = members[0].answers
     first = next(candidates(raised), None)
@@ -62,7 +63,8 @@ def job_of(fix: Fix, findings: Mapping[str, Finding]) -> Job | None:
         test = test_text(members[0], fix.id)
     except InputError:
         test = ""
-    programs = [(one.minimal or one.original or "", one.stages) for one in members[:MOST_PROGRAMS]]
+    failing = [one for one in members if {*one.stages} & {*CAPTURE_STAGES}] or members
+    programs = [(one.minimal or one.original or "", one.stages) for one in failing[:MOST_PROGRAMS]]
     request = Request(
         tuple(
             (text, tuple(one for one in CAPTURE_STAGES if one in {*stages, ALSO})) for text, stages in programs if text
@@ -147,6 +149,8 @@ def _change(anchor: str, patches: Sequence[Patch]) -> str:
     """What becomes of the code, in a sentence."""
     first, *others = (f"`{' '.join(patch.code.split())}`" for patch in patches)
     sentence = f"`{anchor}` becomes {first}"
+    if patches[0].form == OUT:
+        sentence = f"the meta function of Python serves out=, too: {first}"
     if patches[0].form == DELETED:
         sentence = f"the test `{anchor}` is deleted" + (f", which leaves {first}" if patches[0].code else "")
     return sentence + (f"; the guards that follow become {', '.join(others)}" if others else "")

@@ -10,6 +10,7 @@ from ddefuzz.answers.patch import Patch, Source
 from ddefuzz.errors import InputError
 from ddefuzz.files import unified_diff
 from ddefuzz.fixes.change import in_form_of_file
+from ddefuzz.fixes.out_meta import in_source
 from ddefuzz.fixes.verify import apply_fault, copy_with, torch_folder
 
 SCRIPTED, OTHER = "torch/nn/functional.py", "torch/_refs/__init__.py"
@@ -180,3 +181,30 @@ def test_a_patch_applies_to_the_files_of_the_installed_torch_only(monkeypatch: p
     monkeypatch.setenv("PATH", "")
     with pytest.raises(InputError, match="git: cannot be run"):
         apply_fault(patch.diff, [patch.file])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "before", "after"),
+    [
+        (
+            "topk",
+            "@register_meta(aten.topk.default)",
+            '@register_meta([aten.topk.default, aten.topk.values])\n@out_wrapper("values", "indices")',
+        ),
+        (
+            "scatter_src",
+            "@register_meta([aten.scatter.src, aten.scatter.value])",
+            "@register_meta(\n    [\n        aten.scatter.src,\n        aten.scatter.value,\n"
+            "        aten.scatter.src_out,\n        aten.scatter.value_out,\n    ]\n)\n@out_wrapper()",
+        ),
+        ("mode", '@register_meta([aten.mode.default, aten.mode.values])\n@out_wrapper("values", "indices")', ""),
+        ("topk", "@register_meta([aten.topk.default, aten.topk.values])", ""),
+        ("gather", "@register_meta(aten.topk.default)", ""),
+        ("view", "@register_meta(aten.view.default)", ""),
+    ],
+    ids=["one", "overloads", "has a wrapper", "has out", "another op", "no out overload"],
+)
+def test_a_meta_function_serves_out_too(kernel: str, before: str, after: str) -> None:
+    text = f"import torch\n\n\n{before}\ndef meta(self):\n    return self\n"
+    made = [patch.after for patch in in_source(Source(text), kernel)]
+    assert made == ([text.replace(before, after)] if after else [])
