@@ -184,6 +184,8 @@ def model(x):
 model_args = (torch.tensor([1.0, -1.0, 2.0]),)
 """
 GOOD = MODEL.replace("torch.diff(x[x > 0])", "torch.relu(x)")
+IN_EXPORT = {"DDEFUZZ_STAGE": "export"}
+"""For tests in which the stages do not matter."""
 
 
 def with_model(folder: Path, text: str, targets: str = '["model.py:model"]') -> None:
@@ -261,7 +263,7 @@ def test_only_what_the_base_does_not_have_is_red(tmp_path: Path) -> None:
 
     # A model that is good: green, because the base has the problem of the first one.
     (folder / "other.py").write_text(GOOD)
-    green = typed("ci", "pull-request", "--base", "HEAD", folder=folder)
+    green = typed("ci", "pull-request", "--base", "HEAD", folder=folder, environment=IN_EXPORT)
     assert green.returncode == 0, green.stderr
     assert "looking for the problems in HEAD, too" in green.stderr
     assert "1 problem in HEAD" in green.stderr
@@ -270,7 +272,7 @@ def test_only_what_the_base_does_not_have_is_red(tmp_path: Path) -> None:
 
     # A model that is broken: red, and only its problem is in SARIF.
     (folder / "other.py").write_text(MODEL.replace("torch.diff", "torch.unbind"))
-    red = typed("ci", "pull-request", "--base", "HEAD", folder=folder)
+    red = typed("ci", "pull-request", "--base", "HEAD", folder=folder, environment=IN_EXPORT)
     assert red.returncode == 1, red.stderr
     told = [row["id"].partition("/")[0] for row in rows_of((folder / "ddefuzz-report" / "models.sarif").read_text())]
     assert set(told) == {"other.py:model"}
@@ -280,7 +282,7 @@ def test_only_what_the_base_does_not_have_is_red(tmp_path: Path) -> None:
     assert typed("ci", "accept", "--reason", "later", "--expires", "2099-01-31", folder=folder).returncode == 0
     decisions = folder / "findings" / "accepted.toml"
     decisions.write_text(decisions.read_text().replace("2099-01-31", "2020-01-31"))
-    assert typed("ci", "pull-request", "--base", "HEAD", folder=folder).returncode == 1
+    assert typed("ci", "pull-request", "--base", "HEAD", folder=folder, environment=IN_EXPORT).returncode == 1
     worktrees = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
     assert len(worktrees.stdout.splitlines()) == 1
 
@@ -398,7 +400,7 @@ def test_a_comment_has_what_failed_first_and_fits(tmp_path: Path, monkeypatch: p
 def test_fuzzing_is_red_on_new_findings_and_green_when_they_are_known(tmp_path: Path) -> None:
     assert typed("init", "--no-baseline", folder=tmp_path).returncode == 0
     summary = tmp_path / "summary.md"
-    on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
+    on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary), **IN_EXPORT}
     for _ in range(2):  # nobody has decided anything in between
         red = typed("ci", "fuzz", "--budget", "8x", folder=tmp_path, environment=on_github)
         assert red.returncode == 1, red.stderr
@@ -411,7 +413,7 @@ def test_fuzzing_is_red_on_new_findings_and_green_when_they_are_known(tmp_path: 
     assert new
     known = "".join(f'[{name}]\nstate = "triaged"\nreason = "seen"\n' for name in new)
     (tmp_path / "findings" / "known.toml").write_text(known)
-    green = typed("ci", "fuzz", "--budget", "8x", folder=tmp_path)
+    green = typed("ci", "fuzz", "--budget", "8x", folder=tmp_path, environment=IN_EXPORT)
     assert green.returncode == 0, green.stderr
     assert ET.parse(tmp_path / "ddefuzz-report" / "run.xml").getroot()[0].get("failures") == "0"
 
