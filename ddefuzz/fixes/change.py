@@ -46,6 +46,9 @@ DELETED: Final = "a redundant test is deleted"
 SCRIPTED: Final = ("torch/nn/functional.py", "torch/nn/modules/", "torch/_lowrank.py", "torch/functional.py")
 """Files whose functions and methods `torch.jit.script` compiles and dynamo traces."""
 
+TRACED: Final = ("torch/nn/attention/",)
+"""Files whose functions dynamo traces, and nobody scripts."""
+
 
 def candidates(
     raised: RaisedError, order: Callable[[str], Any] = bool, texts: dict[str, str] | None = None
@@ -106,13 +109,15 @@ def _changed(source: Source, node: ast.expr, change: Change, file: str) -> str |
     if change.form == DELETED:
         after = syntax.replaced(source.text, change.node, change.text)
         return after if change.text else _without_blank_line(after, change.node.lineno)
-    if not file.startswith(SCRIPTED):
+    if not file.startswith((*SCRIPTED, *TRACED)):
         return source.edited(change.node, change.text, names_in(change.text))
     function = source.function(change.node)
     if function is None:
         return None
     if isinstance(change.node, ast.If | ast.Assert):
-        return _check_apart(source, function, change.node, node)
+        return _check_apart(source, function, change.node, node, is_scripted=file.startswith(SCRIPTED))
+    if file.startswith(TRACED):
+        return source.edited(change.node, change.text, names_in(change.text))
     return _value_apart(source, function, change) if isinstance(change.node, ast.expr) else None
 
 
@@ -124,9 +129,16 @@ def _without_blank_line(text: str, line: int) -> str:
 
 
 def _check_apart(
-    source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, statement: ast.If | ast.Assert, node: ast.expr
+    source: Source,
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    statement: ast.If | ast.Assert,
+    node: ast.expr,
+    is_scripted: bool,
 ) -> str | None:
-    """A branch that raises, or an assert: a function that raises what it raised, and defers what is undecided."""
+    """A branch that raises, or an assert: a function that raises what it raised, and defers what is undecided.
+
+    The old code stays for scripting.
+    """
     test, error, raising, place = statement.test, "AssertionError", "", ("", "", source.indent(statement))
     if isinstance(statement, ast.If):
         raises, around = raised_by(source, statement), placed(source, statement)
@@ -161,9 +173,11 @@ def _check_apart(
     kept = textwrap.dedent(_lines(source, statement, last)).removeprefix("el")
     old = textwrap.indent(kept, f"{indent}    ")
     call = f"{name}({', '.join(names)})"
-    text = f"{before}if torch.jit.is_scripting():\n{old}\n{indent}else:\n{indent}    {call}{after}"
-    if not indent:
+    if not indent or (before and not is_scripted):
         return None
+    text = f"{call}{after}"
+    if is_scripted:
+        text = f"{before}if torch.jit.is_scripting():\n{old}\n{indent}else:\n{indent}    {call}{after}"
     return _with_helper(source, function, syntax.replaced(source.text, statement, text), name, names, body, "None")
 
 

@@ -14,6 +14,7 @@ from ddefuzz.fixes.out_meta import in_source
 from ddefuzz.fixes.verify import apply_fault, copy_with, torch_folder
 
 SCRIPTED, OTHER = "torch/nn/functional.py", "torch/_refs/__init__.py"
+TRACED = "torch/nn/attention/flex_attention.py"
 TEXT = '''import torch
 from torch._jit_internal import unused as _jit_unused
 
@@ -48,6 +49,13 @@ def changed(file: str, anchor: str, form: str) -> str:
     line = next(number for number, one in enumerate(TEXT.splitlines(), 1) if anchor in one)
     patch = next(one for one in in_form_of_file(source, file, line, anchor) if one.form == form)
     return patch.after
+
+
+def test_a_check_of_a_file_that_is_only_traced_is_a_function_in_place_of_the_old_code() -> None:
+    """dynamo refuses a check whose message closes over a tensor."""
+    after = changed(TRACED, "target.size() != input.size()", "torch._check")
+    assert "    _check_loss(target, input)\n    if n is not None" in after
+    assert "is_scripting" not in after
 
 
 def test_a_check_of_a_scripted_file_is_a_function_beside_the_old_code() -> None:
