@@ -123,15 +123,17 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt a process that runs. If it goes on, end it with all of its group."""
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    """Interrupt a process that runs. If it goes on, or at another Ctrl-C, end it with all of its group."""
+    try:
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 MOST_OF_LOG: Final = 8192

@@ -18,6 +18,7 @@ from ddefuzz.fleet.work import (
     READY,
     VARIABLE,
     Command,
+    _stop,
     environment_of,
     fault_of,
     last_line,
@@ -68,6 +69,28 @@ def test_a_command_is_interrupted_also_where_the_service_ignores_ctrl_c(tmp_path
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
     assert killed(run_ignoring) == 0
+
+
+class Waited(subprocess.Popen[bytes]):
+    """A process whose wait is interrupted the first time."""
+
+    is_interrupted = False
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self.is_interrupted:
+            self.is_interrupted = True
+            raise KeyboardInterrupt
+        return super().wait(timeout)
+
+
+def test_another_ctrl_c_ends_a_command_at_once() -> None:
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); print(flush=True); signal.pause()"
+    process = Waited([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    with process.stdout, pytest.raises(KeyboardInterrupt):
+        _stop(process)
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_a_command_that_fails_is_one_line(tmp_path: Path) -> None:
