@@ -410,7 +410,7 @@ def placed(source: Source, statement: ast.If) -> tuple[str, str, str] | None:
 
 def _argument(source: Source, condition: ast.expr, node: ast.expr) -> Iterator[Change]:
     """The condition of a check, if it is evaluated before the check gets it."""
-    if isinstance(node, ast.Compare):
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
         yield Change("torch._check", node, _equal(source, node))
     elif isinstance(node, ast.Call) and truth(source, node) != source.of(node):
         yield Change("torch._check", node, truth(source, node))

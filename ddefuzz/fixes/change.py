@@ -1,13 +1,13 @@
 """The changes of torch's Python source to try for a finding, in the form of the file that they are in.
 
 Functions that `torch.jit.script` compiles may have neither imports nor lambdas, and dynamo refuses the message of a
-check that closes over a tensor. So in their files the new code is a function of its own beside the old code, as torch
-has it in `_unpool_output_size`:
+check that closes over a tensor. In `torch.jit.trace` sizes are tensors. So in their files the new code is a function of
+its own beside the old code, as torch has it in `multi_head_attention_forward`:
 
-    if torch.jit.is_scripting():
+    if torch.jit.is_scripting() or torch.jit.is_tracing():
         (the old code)
     else:
-        _check_unpool_output_size(ret, d)
+        _check_unpool_output_size_ret(ret, d)
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ from ddefuzz.instrument.events import RaisedError
 
 DELETED: Final = "a redundant test is deleted"
 
+OLD: Final = "torch.jit.is_scripting() or torch.jit.is_tracing()"
+"""Where the old code runs."""
+
 SCRIPTED: Final = ("torch/nn/functional.py", "torch/nn/modules/", "torch/_lowrank.py", "torch/functional.py")
 """Files whose functions and methods `torch.jit.script` compiles and dynamo traces."""
 
@@ -75,7 +78,7 @@ def in_form_of_file(
     if node is None:
         return
     made = [*_deleted(source, node), *changes(source, node)]
-    for change in sorted(made, key=lambda one: order(one.form)):
+    for change in sorted(made, key=lambda one: (order(one.form), one.form == DELETED)):
         after = _changed(source, node, change, file)
         if after is not None and syntax.compiles(after):
             yield Patch(change.form, file, shown(source, change), source.text, after)
@@ -156,7 +159,8 @@ def _check_apart(
     check = CHECKS.get(error, f"torch._check_with({error}, {{}}, None)")
     deferred = f"{check}(holds)" if "{" not in check else check.format("holds")
     indented = textwrap.indent(raising, "    ")
-    lines = [f"holds = {condition}", f"if not guard_or_true(holds):\n{indented}", deferred]
+    known = "if not isinstance(holds, torch.SymBool):\n    holds = bool(holds)"  # that of a number of numpy
+    lines = [f"holds = {condition}", known, f"if not guard_or_true(holds):\n{indented}", deferred]
     body = "\n".join(lines)
     if decided is not test and isinstance(test, ast.BoolOp):
         others = [source.of(value) for value in test.values if value is not decided]
@@ -164,7 +168,7 @@ def _check_apart(
             body = f"if {' or '.join(others)}:\n{indented}\n{body}"
         else:
             body = f"if {' and '.join(others)}:\n{textwrap.indent(body, '    ')}"
-    name = _fresh(source, f"_check_{function.name.strip('_').removeprefix('check_')}")
+    name = _helper_name(source, f"_check_{function.name.strip('_').removeprefix('check_')}", function, condition)
     if not syntax.compiles(body):  # a clause of several lines loses its parentheses
         return None
     names = _locals(function, body)
@@ -177,7 +181,7 @@ def _check_apart(
         return None
     text = f"{call}{after}"
     if is_scripted:
-        text = f"{before}if torch.jit.is_scripting():\n{old}\n{indent}else:\n{indent}    {call}{after}"
+        text = f"{before}if {OLD}:\n{old}\n{indent}else:\n{indent}    {call}{after}"
     return _with_helper(source, function, syntax.replaced(source.text, statement, text), name, names, body, "None")
 
 
@@ -187,7 +191,7 @@ def _value_apart(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDe
     old = source.of(change.node)
     if "\n" in old:
         return None
-    name = _fresh(source, f"_{function.name.strip('_')}_condition")
+    name = _helper_name(source, f"_{function.name.strip('_')}_condition", function, change.text)
     names = _locals(function, change.text)
     is_symbolic = change.form == "a symbolic form"
     called = change.text if is_symbolic else f"{name}({', '.join(names)})"
@@ -200,12 +204,12 @@ def _value_apart(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDe
 def _either(source: Source, node: ast.expr, old: str, new: str) -> str:
     """The old code for scripting, else the new one, as PyTorch's formatter writes it."""
     line = source.text.splitlines()[node.lineno - 1]
-    whole = f"{old} if torch.jit.is_scripting() else {new}"
+    whole = f"{old} if {OLD} else {new}"
     is_test = isinstance(parent := source.parents[node], ast.If) and parent.test is node
     if len(line) - len(old) + len(whole) + 2 * (not is_test) <= LONGEST_LINE:
         return whole if is_test else f"({whole})"
     indent = " " * (len(line) - len(line.lstrip()))
-    parts = (old, "if torch.jit.is_scripting()", f"else {new}")
+    parts = (old, f"if {OLD}", f"else {new}")
     return "".join(["(\n", *(f"{indent}    {part}\n" for part in parts), f"{indent})"])
 
 
@@ -218,8 +222,11 @@ def _is_clause(test: ast.expr, node: ast.expr) -> bool:
     return isinstance(test, ast.BoolOp) and node in test.values
 
 
-def _fresh(source: Source, name: str) -> str:
-    """The name, with a number if the module has it."""
+def _helper_name(source: Source, start: str, function: ast.FunctionDef | ast.AsyncFunctionDef, condition: str) -> str:
+    """A new name for the function of a condition. It names what the condition reads, so that two changes of one
+    function do not have the same name. With a number if the module has it.
+    """
+    name = "_".join([start, *(one for one in _locals(function, condition) if one != "self")])
     number, fresh = 1, name
     while re.search(rf"\b{fresh}\b", source.text):
         number += 1

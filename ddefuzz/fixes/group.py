@@ -13,7 +13,7 @@ from ddefuzz.classify.signature import Cause, Site, Verdict
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.fixes.model import LABELS, Fix, Label
-from ddefuzz.fixes.native import NUMBER, file_of, is_of_torch, native_change, python_number
+from ddefuzz.fixes.native import NUMBER, file_of, is_of_torch, native_change, python_number, usual_truth
 from ddefuzz.oracles.oracle import SEVERITIES
 from ddefuzz.oracles.table import row_of
 
@@ -30,6 +30,9 @@ FORMS: Final[Mapping[Verdict, str]] = {
 }
 """What the guard becomes, by the verdict of the experiment."""
 
+
+_GIVEN: Final[Mapping[Verdict, bool]] = {"guard_or_false here": False, "guard_or_true here": True}
+"""The answer in place of a guard."""
 
 DISTRIBUTED: Final = "torch/distributed/"
 
@@ -157,6 +160,8 @@ def label_of(finding: Finding) -> Label:
     """What the stored answers alone say: nothing is verified by them."""
     answers = finding.answers
     is_right = answers is not None and answers.verdict in RIGHT and (answers.patch is None or answers.patch.is_right)
+    if answers is not None and finding.site.language != "Python" and answers.verdict in _GIVEN:
+        is_right &= usual_truth(finding.expression) is not (not _GIVEN[answers.verdict])  # else all take a rare branch
     return "backed by forced answers" if is_right else "untested idea"
 
 
@@ -184,7 +189,10 @@ def _change(finding: Finding) -> str:
     if finding.kind != "dde" or answers is None:
         return native_change(finding.site, finding.anchor, "needs SymInt") if finding.cause == "int-required" else ""
     if finding.site.language != "Python":
-        return native_change(finding.site, finding.anchor, answers.verdict)
+        agree = {row.answer: row.agrees for row in answers.tallies if not row.clause}
+        is_redundant = agree.get("True") == agree.get("False")
+        usual = usual_truth(finding.expression)
+        return native_change(finding.site, finding.anchor, answers.verdict, usual, is_redundant=is_redundant)
     if answers.patch is not None and answers.patch.is_right:
         return f"`{finding.anchor}` becomes `{' '.join(answers.patch.code.split())}`"
     form = FORMS.get(answers.verdict)

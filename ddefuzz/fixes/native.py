@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ddefuzz.classify.signature import Site, Verdict
+from ddefuzz.instrument.truth import holds
 
 NUMBER: Final = "a number"
 """What a site needs that takes a SymInt as an int."""
@@ -87,8 +88,19 @@ def is_of_torch(file: str) -> bool:
     return not Path(file).is_absolute() and ".." not in Path(file).parts
 
 
-def native_change(site: Site, anchor: str, verdict: Verdict) -> str:
-    """What becomes of the guard of a C++ function, or of an op's schema, in a sentence. Empty if no answer is known."""
+def usual_truth(expression: str) -> bool | None:
+    """The truth of a guard where all sizes are large and differ. None if it is not known."""
+    names = dict.fromkeys(re.findall(r"\b[us]\d+\b", expression))
+    return holds(expression, {name: 64 + 9 * number for number, name in enumerate(names)}) if names else None
+
+
+def native_change(
+    site: Site, anchor: str, verdict: Verdict, usual: bool | None = None, *, is_redundant: bool = True
+) -> str:
+    """What becomes of the guard of a C++ function, or of an op's schema, in a sentence. Empty if no answer is known.
+
+    If both answers are right, it gets that of `usual` sizes. `is_redundant` says that both agree at the same sizes.
+    """
     if anchor.startswith("guard_float"):
         return f"{site} takes a Scalar or a tensor for float: a schema has no type for symbolic floats"
     if anchor.startswith("guard_int") or verdict == "needs SymInt":
@@ -105,11 +117,12 @@ def native_change(site: Site, anchor: str, verdict: Verdict) -> str:
     operator = re.search(r"operator(==|!=|<=|>=|<|>)", anchor)
     asked = f"a.{SYMBOLIC[operator[1]]}(b)" if operator else "the SymBool"
     spelled = f"`a {operator[1]} b` of a SymInt" if operator else "the truth of a SymBool"
-    macro = _MACROS.get(verdict)
+    macro = _MACROS.get("guard_or_true here" if verdict == "either answer here" and usual else verdict)
     if macro is None:
         is_refuted = verdict == "no answer is right for all sizes"
         return f"in {site}, {spelled} is not evaluated: a symbolic form" if is_refuted else ""
-    redundant = "; both answers agree, so see first whether the test can go" if verdict == "either answer here" else ""
+    is_either = verdict == "either answer here" and is_redundant
+    redundant = "; both answers agree, so see first whether the test can go" if is_either else ""
     return f"in {site}, {spelled} becomes `{macro.format(asked)}`{redundant}"
 
 

@@ -6,6 +6,8 @@ function serves `out=`, too, as that of `aten.mode` does:
 
     @register_meta([aten.mode.default, aten.mode.values])
     @out_wrapper("values", "indices")
+
+A structured kernel refuses an `out` of another dtype, so `exact_dtype=True` is added.
 """
 
 from __future__ import annotations
@@ -60,10 +62,11 @@ def _registered(source: Source, decorator: ast.expr, overloads: list[ast.expr], 
         lines = "".join(f"        {one},\n" for one in every)
         register = one_line if len(one_line) < 88 else f"register_meta(\n    [\n{lines}    ]\n)"
         (arguments,) = names
-        wrapper = "" if arguments == ("out",) else ", ".join(f'"{one}"' for one in arguments)
-        code = f"{register}\n@out_wrapper({wrapper})"
+        names_of = () if arguments == ("out",) else tuple(f'"{one}"' for one in arguments)
+        wrapper = f"out_wrapper({', '.join([*names_of, 'exact_dtype=True'])})"  # a structured kernel casts nothing
+        code = f"{register}\n@{wrapper}"
         text = source.of(decorator)
-        yield Patch(FORM, FILE, f"@{register} @out_wrapper({wrapper})", source.text, source.text.replace(text, code, 1))
+        yield Patch(FORM, FILE, f"@{register} @{wrapper}", source.text, source.text.replace(text, code, 1))
 
 
 def _kernels(text: str) -> tuple[str, ...]:

@@ -19,13 +19,16 @@ from types import ModuleType
 from typing import Any, Final
 
 import msgspec
+import numpy
 import torch
 
 from ddefuzz.answers.experiment import CALLS, MADE, SampleRequest, ends, is_of, samples, static_differences
 from ddefuzz.errors import InputError
 from ddefuzz.execute.observe import captured_output, observe, patched
-from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage
+from ddefuzz.execute.protocol import DECOMPOSED, Observation, ProgramSubject, Run, Stage
 from ddefuzz.files import append
+from ddefuzz.fixes.change import SCRIPTED
+from ddefuzz.fixes.out_meta import FILE as METAS
 from ddefuzz.fixes.tasks import Sights, Task, Truths
 from ddefuzz.generate import opinfo
 from ddefuzz.instrument import torch_api
@@ -35,7 +38,7 @@ from ddefuzz.program.recipes import FLOATS
 from ddefuzz.program.sizes import CallSize, at_data_size, static
 from ddefuzz.program.text import print_program
 
-CALLED: Final = ("export", "export-strict", "compile", "aot")
+CALLED: Final = ("export", "export-strict", "compile", "aot", "decompose", DECOMPOSED)
 """The stages in which what is captured is called. Inductor's compiler would take most of the time."""
 
 EAGER_SIZES: Final = tuple(size for size in CALLS if not size.startswith("drawn"))
@@ -74,7 +77,7 @@ def seen(task: Task) -> Sights:
         captured,
         eager=tuple(observe(Run(one, "eager")) for text, _ in task.programs for one in _at_sizes(text, EAGER_SIZES)),
         of_samples=tuple((_text(run), _observed(run)) for text in texts for run in _of_sample(text, task.stage)),
-        samples=dict((*_samples(task.functions), *_module_samples(task.functions))),
+        samples=dict((*_samples(task), *_module_samples(task))),
         scripted={name: _scripted(name) for name in task.scripted},
         test=test,
         truths=_truths(task, texts) if task.noting else Truths(),
@@ -107,14 +110,14 @@ def _at_sizes(text: str, sizes: tuple[CallSize, ...]) -> Iterator[ProgramSubject
 
 
 def _of_sample(text: str, stage: Stage) -> Iterator[Run]:
-    """A sample of torch with all sizes unbacked, also with large values; backed; and static, also of size 0."""
+    """A sample of torch with all sizes unbacked, also with large values; backed; and static, also of sizes 0 and 1."""
     subject = ProgramSubject(text)
     program = subject.program("sample")
     example: tuple[CallSize, ...] = ("example",) if stage in CALLED else ()
     yield Run(ProgramSubject(print_program(_with_shape(program))), stage, calls=CALLS if example else ())
     yield Run(ProgramSubject(print_program(_large(program))), stage, calls=example)
     yield Run(ProgramSubject(text, backed=True), stage, calls=example)
-    for size in ("example", "0"):
+    for size in ("example", "0", "1"):
         yield Run(ProgramSubject(print_program(static(at_data_size(program, size)))), stage, calls=example)
 
 
@@ -162,9 +165,9 @@ def _truths_at(task: Task, texts: tuple[str, ...], sizes: tuple[CallSize, ...]) 
     return list(_noted)
 
 
-def _samples(functions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _samples(task: Task) -> Iterator[tuple[str, str]]:
     """What each sample of OpInfo, and each of its samples of errors, does in eager and with fake tensors."""
-    for op in sorted({name for function in functions for name in opinfo.entries() if is_of(name, function)}):
+    for op in sorted({name for function in task.functions for name in opinfo.entries() if is_of(name, function)}):
         info = opinfo.entry(op)
         for dtype in opinfo.dtypes(op)[:1]:
             torch.manual_seed(0)
@@ -172,15 +175,19 @@ def _samples(functions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             for number, sample in enumerate(list(made)[:MOST_SAMPLES]):
                 yield f"{op} {number}", _did(info.op, (sample.input, *sample.args), sample.kwargs)
                 yield f"{op} {number} fake", _did_fake(info.op, sample)
+                if info.supports_out and task.file == METAS:
+                    yield f"{op} {number} fake out", _did_fake(info.op, sample, with_out=True)
+                if task.file.startswith(SCRIPTED):
+                    yield from _as_users_do(f"{op} {number}", info.op, (sample.input, *sample.args), sample.kwargs)
         if info.error_inputs_func is not None:
             for number, wrong in enumerate(info.error_inputs_func(info, "cpu")):
                 bad = wrong.sample_input
                 yield f"{op} error {number}", _did(info.op, (bad.input, *bad.args), bad.kwargs)
 
 
-def _module_samples(functions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _module_samples(task: Task) -> Iterator[tuple[str, str]]:
     """What each sample of torch's database of modules does in eager, with the same weights."""
-    classes = [name for one in functions if (name := one.removeprefix("torch.nn."))[:1].isupper()]
+    classes = [name for one in task.functions if (name := one.removeprefix("torch.nn."))[:1].isupper()]
     for info in torch_api.MODULE_DB.get() if classes else ():
         name = info.module_cls.__name__
         if name in classes:
@@ -188,6 +195,7 @@ def _module_samples(functions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
                 module, called = _made(info, sample), sample.forward_input
                 if called is not None:
                     yield f"{name} {number}", _did(module, called.args, called.kwargs)
+                    yield from _as_users_do(f"{name} {number}", module, called.args, called.kwargs)
 
 
 def _module_inputs(info: Any) -> list[Any]:
@@ -214,6 +222,29 @@ def _did(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return f"{[_digest(one) for one in torch_api.bound(torch_api.TREE_LEAVES)(result)]} {warned_of}"
 
 
+def _as_users_do(
+    name: str, op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """What a sample does in `torch.jit.trace`, where sizes are tensors, and with numbers of numpy."""
+    tree_map = torch_api.bound(torch_api.TREE_MAP)
+    tensors = [one for one in torch_api.bound(torch_api.TREE_LEAVES)((args, kwargs)) if isinstance(one, torch.Tensor)]
+
+    def call(*given: torch.Tensor) -> Any:
+        left = iter(given)
+        filled = tree_map(lambda one: next(left) if isinstance(one, torch.Tensor) else one, (args, kwargs))
+        return op(*filled[0], **filled[1])
+
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            torch.jit.trace(call, tuple(tensors), check_trace=False)  # type: ignore[no-untyped-call]
+        traced = "traced"
+    except Exception as error:  # noqa: BLE001 the error of a sample is what is compared
+        traced = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    yield f"{name} traced", traced
+    numbers = tree_map(lambda one: numpy.int64(one) if type(one) is int else one, (args, kwargs))
+    yield f"{name} numpy", _did(op, *numbers)
+
+
 def _digest(value: Any) -> str:
     if not isinstance(value, torch.Tensor):
         return repr(value)
@@ -226,16 +257,25 @@ def _digest(value: Any) -> str:
     return f"{facts} {hashlib.sha256(content).hexdigest()[:16]}"
 
 
-def _did_fake(op: Callable[..., Any], sample: Any) -> str:
+def _did_fake(op: Callable[..., Any], sample: Any, with_out: bool = False) -> str:
+    """The result, or the error. `with_out` is a call with `out` of another dtype, of which only the class is told."""
     mode = torch_api.bound(torch_api.FAKE_MODE)(allow_non_fake_inputs=True)
     try:
         with mode, warnings.catch_warnings(action="ignore"):
             convert = lambda one: mode.from_tensor(one) if isinstance(one, torch.Tensor) else one  # noqa: E731
             fake = torch_api.bound(torch_api.TREE_MAP)(convert, (sample.input, sample.args, sample.kwargs))
             result = op(fake[0], *fake[1], **fake[2])
+            if with_out:
+                out = torch_api.bound(torch_api.TREE_MAP)(_of_other_dtype, result)
+                op(fake[0], *fake[1], **fake[2], out=tuple(out) if isinstance(out, tuple) else out)
+                return "accepted"
     except Exception as error:  # noqa: BLE001 the error of a sample is what is compared
-        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return type(error).__name__ + ("" if with_out else f": {str(error).partition(chr(10))[0]}")
     return str([_facts(one) for one in torch_api.bound(torch_api.TREE_LEAVES)(result)])
+
+
+def _of_other_dtype(value: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(value, dtype=torch.float64 if value.dtype != torch.float64 else torch.float32)
 
 
 def _facts(value: Any) -> str:

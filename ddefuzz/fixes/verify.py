@@ -21,7 +21,7 @@ from ddefuzz import syntax
 from ddefuzz.answers.experiment import fault
 from ddefuzz.answers.patch import Patch
 from ddefuzz.errors import InputError, UnsupportedError
-from ddefuzz.execute.protocol import Observation, ProgramSubject, Stage
+from ddefuzz.execute.protocol import DECOMPOSED, Observation, ProgramSubject, Stage
 from ddefuzz.files import SOURCE, is_file, is_there
 from ddefuzz.fixes.change import DELETED
 from ddefuzz.fixes.out_meta import FORM as OUT
@@ -39,6 +39,9 @@ _PROBE: Final = "import pathlib, sys; from ddefuzz.fixes.probe import main; main
 ALSO: Final = "aot"
 """The stage in which programs are captured, also if their findings do not fail there."""
 
+FURTHER: Final[tuple[Stage, ...]] = ("decompose", DECOMPOSED)
+"""The stages in which what is captured is decomposed and called. If that fails in another way, it is only told."""
+
 IN_TRACES: Final = (
     "torch/_decomp/",
     "torch/_inductor/",
@@ -47,6 +50,9 @@ IN_TRACES: Final = (
     "torch/_refs/",
 )
 """Files whose functions run when torch traces. Nobody calls `torch.jit.script` on them but `COMPILED`."""
+
+DECOMPOSING: Final = ("torch/_decomp/", "torch/_prims", "torch/_refs/")
+"""Files whose functions are in the graph only if it is decomposed. Else a graph has the op, and runs its kernel."""
 
 COMPILED: Final = "torch._decomp.decompositions_for_jvp"
 """The module of torch that compiles some of them as TorchScript, when it is imported."""
@@ -158,6 +164,8 @@ def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
             evidence.append(f"In {stage} torch loses an assertion that the capture made: {loss}.")
         if why and stage == ALSO and limits.get(text) == _limit(seen) != "":
             evidence.append(f"In {stage} the program fails as it does without the change: {why}.")
+        elif why and stage in FURTHER and seen.outcome != "ok":
+            evidence.append(f"In {stage} the program fails: {why}.")
         elif why:
             doubts.append(f"in {stage}: {why}")
     doubts = list(dict.fromkeys(doubts))
@@ -186,7 +194,7 @@ def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
 
 
 def _ends(text: str, seen: Observation) -> tuple[str, str]:
-    """How a capture fails (`fault`), and an assertion that it made and that what it captured has lost.
+    """How a capture fails (`fault`, or wrong sizes of a value), and an assertion that what it captured has lost.
 
     What is accepted for want of that assertion is no fault of the change: another part of torch loses it
     (`lost-assertion`, oracles.md).
@@ -195,7 +203,10 @@ def _ends(text: str, seen: Observation) -> tuple[str, str]:
     losses = {call.size: lost(of_program, call) for call in seen.calls if not call.eager.returned}
     kept = tuple(call for call in seen.calls if not losses.get(call.size))
     fails = fault(ProgramSubject(text), msgspec.structs.replace(seen, calls=kept))
-    return fails, next(filter(None, losses.values()), "")
+    said = (
+        f"the graph is wrong about {call.node.target} at {call.size}: {call.node.how}" for call in kept if call.node
+    )
+    return fails or next(said, ""), next(filter(None, losses.values()), "")
 
 
 def _limit(seen: Observation) -> str:

@@ -14,7 +14,7 @@ from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import site
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CAPTURE_STAGES, Observation
+from ddefuzz.execute.protocol import CAPTURE_STAGES, DECOMPOSED, Observation
 from ddefuzz.files import unified_diff
 from ddefuzz.findings.model import Finding
 from ddefuzz.fixes.change import DELETED, candidates, noting
@@ -23,7 +23,18 @@ from ddefuzz.fixes.model import Fix
 from ddefuzz.fixes.out_meta import FORM as OUT
 from ddefuzz.fixes.tasks import Sights, Truths
 from ddefuzz.fixes.texts import pull_request, test_text
-from ddefuzz.fixes.verify import ALSO, Judgement, Request, form_doubts, judged, probed, task_of, without
+from ddefuzz.fixes.verify import (
+    ALSO,
+    DECOMPOSING,
+    FURTHER,
+    Judgement,
+    Request,
+    form_doubts,
+    judged,
+    probed,
+    task_of,
+    without,
+)
 from ddefuzz.instrument.events import RaisedError
 from ddefuzz.instrument.truth import holds
 
@@ -67,13 +78,19 @@ def job_of(fix: Fix, findings: Mapping[str, Finding]) -> Job | None:
     programs = [(one.minimal or one.original or "", one.stages) for one in failing[:MOST_PROGRAMS]]
     request = Request(
         tuple(
-            (text, tuple(one for one in CAPTURE_STAGES if one in {*stages, ALSO})) for text, stages in programs if text
+            (text, tuple(one for one in CAPTURE_STAGES if one in {*stages, ALSO, *FURTHER}))
+            for text, stages in programs
+            if text
         ),
         tuple(dict.fromkeys(op for one in members for op in one.shown_ops))[:MOST_FUNCTIONS],
         test,
         "" if first.form.startswith(ASSERTING) else noting(raised),
         answers.verdict if answers is not None else "",
-        "inductor" if {*members[0].stages} == {"inductor"} else ALSO,
+        "inductor"
+        if {*members[0].stages} == {"inductor"}
+        else DECOMPOSED
+        if first.file.startswith(DECOMPOSING)
+        else ALSO,
     )
     return Job(fix, members, raised, first, request)
 
@@ -100,11 +117,11 @@ def verified(
         return _refuted(job, torch, (f"with torch as installed: {before}",))
     truths = before.truths
 
-    def order(form: str) -> tuple[int, bool]:
-        return len(form_doubts(form, job.request.verdict, truths)), form != DELETED
+    def order(form: str) -> int:
+        return len(form_doubts(form, job.request.verdict, truths))
 
     for patch in islice(candidates(job.raised, order), MOST_TRIED):
-        if best is not None and any(truths) and order(patch.form)[0]:
+        if best is not None and any(truths) and order(patch.form):
             break  # whatever is seen, its form speaks against it
         for patches, result, later in _chain(job, [patch], before, tuple(others), forms):
             if best is None or len(result.doubts) < len(best[1].doubts):

@@ -162,6 +162,12 @@ def test_what_each_item_has_to_be_is_one_check() -> None:
     )
 
 
+def test_a_check_of_an_order_is_not_made_one_of_equality() -> None:
+    every = code("torch._check(n >= 1 or a >= 1, msg)", "n >= 1")
+    assert ("torch._check", f"{IMPORT} sym_or torch._check(sym_or(n >= 1, a >= 1), msg)") in every
+    assert not any("sym_eq" in text for form, text in every if form == "torch._check")
+
+
 def test_a_condition_of_a_check_is_passed_unevaluated() -> None:
     form, text = code("torch._check(n in (2, 3) and all(d != 0 for d in b))", "all((d != 0 for d in b))")[0]
     assert (form, text) == (

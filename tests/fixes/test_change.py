@@ -54,7 +54,7 @@ def changed(file: str, anchor: str, form: str) -> str:
 def test_a_check_of_a_file_that_is_only_traced_is_a_function_in_place_of_the_old_code() -> None:
     """dynamo refuses a check whose message closes over a tensor."""
     after = changed(TRACED, "target.size() != input.size()", "torch._check")
-    assert "    _check_loss(target, input)\n    if n is not None" in after
+    assert "    _check_loss_target_input(target, input)\n    if n is not None" in after
     assert "is_scripting" not in after
 
 
@@ -63,10 +63,12 @@ def test_a_check_of_a_scripted_file_is_a_function_beside_the_old_code() -> None:
     assert after == TEXT.replace(
         "def loss",
         """@_jit_unused
-def _check_loss(target: Tensor, input: Tensor) -> None:
+def _check_loss_target_input(target: Tensor, input: Tensor) -> None:
     from torch.fx.experimental.symbolic_shapes import guard_or_true, sym_eq
 
     holds = sym_eq(target.size(), input.size())
+    if not isinstance(holds, torch.SymBool):
+        holds = bool(holds)
     if not guard_or_true(holds):
         raise ValueError(
             f"found {target.size()}, "
@@ -83,24 +85,26 @@ def loss""",
             "expected another"
         )
 """,
-        """    if torch.jit.is_scripting():
+        """    if torch.jit.is_scripting() or torch.jit.is_tracing():
         if target.size() != input.size():
             raise ValueError(
                 f"found {target.size()}, "
                 "expected another"
             )
     else:
-        _check_loss(target, input)
+        _check_loss_target_input(target, input)
 """,
     )
 
 
 def test_an_assertion_stays_one_and_other_clauses_still_decide() -> None:
     after = changed(SCRIPTED, "n >= input.size(0)", "torch._check")
-    assert "def _check_loss(n: int, input: Tensor) -> None:" in after
+    assert "def _check_loss_n_input(n: int, input: Tensor) -> None:" in after
     assert (
         "    if n is not None:\n"
         "        holds = n < input.size(0)\n"
+        "        if not isinstance(holds, torch.SymBool):\n"
+        "            holds = bool(holds)\n"
         "        if not guard_or_true(holds):\n"
         '            raise AssertionError("n")\n'
         "        torch._check_with(AssertionError, holds, None)\n"
@@ -109,7 +113,13 @@ def test_an_assertion_stays_one_and_other_clauses_still_decide() -> None:
 
 def test_a_value_of_a_scripted_file_keeps_the_old_code_for_scripting() -> None:
     after = changed(SCRIPTED, "input.numel() == 0", "guard_or_false")
-    assert "    if input.numel() == 0 if torch.jit.is_scripting() else _loss_condition(input):\n" in after
+    assert (
+        "    if (\n"
+        "        input.numel() == 0\n"
+        "        if torch.jit.is_scripting() or torch.jit.is_tracing()\n"
+        "        else _loss_condition_input(input)\n"
+        "    ):\n"
+    ) in after
     assert "    return guard_or_false(input.numel() == 0)\n\n\ndef loss" in after
 
 
@@ -117,10 +127,12 @@ def test_a_method_has_its_check_before_its_class_and_an_elif_stays_one() -> None
     after = changed("torch/nn/modules/x.py", "min(self.size, input.size(0)) > 4", "torch._check")
     assert (
         """@_jit_unused
-def _check_forward(self: "Cell", input: Tensor) -> None:
+def _check_forward_input(self: "Cell", input: Tensor) -> None:
     from torch.fx.experimental.symbolic_shapes import guard_or_true
 
     holds = torch.sym_min(self.size, input.size(0)) <= 4
+    if not isinstance(holds, torch.SymBool):
+        holds = bool(holds)
     if not guard_or_true(holds):
         message = "too large"
         raise RuntimeError(message)
@@ -133,12 +145,12 @@ class Cell(Module):
     )
     assert (
         """            return input
-        elif torch.jit.is_scripting():
+        elif torch.jit.is_scripting() or torch.jit.is_tracing():
             if min(self.size, input.size(0)) > 4:
                 message = "too large"
                 raise RuntimeError(message)
         else:
-            _check_forward(self, input)
+            _check_forward_input(self, input)
         return input
 """
         in after
@@ -197,13 +209,14 @@ def test_a_patch_applies_to_the_files_of_the_installed_torch_only(monkeypatch: p
         (
             "topk",
             "@register_meta(aten.topk.default)",
-            '@register_meta([aten.topk.default, aten.topk.values])\n@out_wrapper("values", "indices")',
+            "@register_meta([aten.topk.default, aten.topk.values])\n"
+            '@out_wrapper("values", "indices", exact_dtype=True)',
         ),
         (
             "scatter_src",
             "@register_meta([aten.scatter.src, aten.scatter.value])",
             "@register_meta(\n    [\n        aten.scatter.src,\n        aten.scatter.value,\n"
-            "        aten.scatter.src_out,\n        aten.scatter.value_out,\n    ]\n)\n@out_wrapper()",
+            "        aten.scatter.src_out,\n        aten.scatter.value_out,\n    ]\n)\n@out_wrapper(exact_dtype=True)",
         ),
         ("mode", '@register_meta([aten.mode.default, aten.mode.values])\n@out_wrapper("values", "indices")', ""),
         ("topk", "@register_meta([aten.topk.default, aten.topk.values])", ""),

@@ -8,14 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from ddefuzz.answers.model import Answers, PatchEvidence, Score, Tally
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import EXPLICIT
+from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import Finding, Occurrence
 from ddefuzz.fixes.group import Coverage, coverage, grouped, on_trial
 from ddefuzz.fixes.model import TOML, Fix, named, read_fixes, remove_others, write_fixes
 from ddefuzz.fixes.native import file_of, native_change, python_number
+from ddefuzz.instrument.events import Place, RaisedError
 
 ROLL = Site("Python", "torch/_refs/__init__.py", "roll")
 DIFF = Site("C++", None, "at::native::diff_helper")
@@ -183,6 +185,24 @@ def test_a_refuted_change_is_no_idea_if_nothing_else_names_one() -> None:
 )
 def test_a_change_of_native_code_is_a_text(anchor: str, verdict: Verdict, text: str) -> None:
     assert text in native_change(DIFF, anchor, verdict)
+
+
+def test_either_answer_is_that_of_usual_sizes_and_redundant_only_where_both_agree_alike() -> None:
+    change = native_change(DIFF, "guard_bool operator>", "either answer here", True, is_redundant=False)
+    assert change.endswith("becomes `TORCH_GUARD_OR_TRUE(a.sym_gt(b))`")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "label"),
+    [("guard_or_true here", "untested idea"), ("guard_or_false here", "backed by forced answers")],
+)
+def test_an_answer_that_sends_all_sizes_to_the_branch_of_rare_ones_is_an_untested_idea(
+    verdict: Verdict, label: str
+) -> None:
+    raised = RaisedError("Eq(u0, 0)", "guard_bool", Place("C++", "x.cpp", 1), ())
+    failure = Failure("dde", Observation("aot", EXPLICIT, "fail", raised=raised), "")
+    (fix,) = grouped([replace(found(1, DIFF, "guard_bool operator==", answered(verdict)), failure=failure)])
+    assert fix.label == label
 
 
 def test_no_change_is_named_where_none_is_known() -> None:

@@ -8,7 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from ddefuzz.answers.patch import Patch, source_of
-from ddefuzz.execute.protocol import EXPLICIT, Call, CallEnd, Difference, ExceptionInfo, Observation
+from ddefuzz.execute.protocol import (
+    EXPLICIT,
+    Call,
+    CallEnd,
+    Difference,
+    ExceptionInfo,
+    NodeDifference,
+    Observation,
+)
 from ddefuzz.fixes.change import DELETED, noting
 from ddefuzz.fixes.tasks import Sights, Task, Truths
 from ddefuzz.fixes.verify import form_doubts, judged, probed, without
@@ -87,6 +95,22 @@ def test_a_limit_of_aot_that_is_no_guard_is_no_doubt_but_is_told() -> None:
     result = judged(TASK, BEFORE, replace(AFTER, captured=(ok(), failed())))
     assert not result.doubts
     assert result.evidence[0] == "In aot the program fails as it does without the change: ValueError: no."
+
+
+def test_what_the_graph_says_wrongly_of_a_value_is_a_doubt() -> None:
+    node = NodeDifference("slice_copy.Tensor", "shape", "(4,), and is (2,)", "aten.slice_copy")
+    call = Call("2", CallEnd(), CallEnd(), agreement="same", node=node)
+    wrong = Observation("export", EXPLICIT, "ok", calls=(call,))
+    result = judged(TASK, BEFORE, replace(AFTER, captured=(wrong, ok("aot"))))
+    assert result.doubts == ("in export: the graph is wrong about slice_copy.Tensor at 2: (4,), and is (2,)",)
+
+
+def test_where_the_decomposed_program_is_not_captured_is_only_told() -> None:
+    task = replace(TASK, programs=(("", ("export", "decompose")),))
+    result = judged(task, BEFORE, replace(AFTER, captured=(ok(), failed("decompose"))))
+    assert not result.doubts
+    assert "In decompose the program fails: ValueError: no." in result.evidence
+    assert judged(task, BEFORE, replace(AFTER, captured=(ok(), differs()))).doubts == ("in decompose: differs at 0",)
 
 
 def test_what_is_accepted_because_torch_lost_an_assertion_is_told() -> None:
@@ -219,3 +243,18 @@ def test_an_answer_is_tested_by_calls_that_agree_of_captures_that_took_it() -> N
 def test_a_later_guard_gets_the_answer_of_large_sizes(code: str, expression: str, form: str) -> None:
     frame = Frame("torch/_refs/__init__.py", 1, "roll", code)
     assert usual_answer(RaisedError(expression, "guard_bool", Place("Python", frame.file, 1), (frame,))) == form
+
+
+@pytest.mark.slow
+def test_samples_of_scripted_files_are_traced_and_called_with_numbers_of_numpy() -> None:
+    (seen,) = probed([Task((), ("torch.nn.functional.pad",), "torch/nn/functional.py")], {})
+    assert isinstance(seen, Sights)
+    assert {name.rpartition(" ")[2] for name in seen.samples} >= {"traced", "numpy", "fake"}
+    assert "traced" in seen.samples.values()
+
+
+@pytest.mark.slow
+def test_samples_are_called_with_out_of_another_dtype() -> None:
+    (seen,) = probed([Task((), ("torch.topk",), "torch/_meta_registrations.py")], {})
+    assert isinstance(seen, Sights)
+    assert {did for name, did in seen.samples.items() if name.endswith("out")} == {"RuntimeError"}
