@@ -137,7 +137,7 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...]) -> Call:
     compared = _compared(call, at, capture, expected, captured) if returned else call
     if call.recompiled:
         return compared
-    if any(map(spans_processes, expected.left.inputs)):
+    if any(map(spans_processes, (*expected.left.inputs, *_state(capture.module)))):
         compared = _everywhere(compared, at, capture)
     journal.enter("reading")
     ran = _ran(capture, at.fresh())
@@ -184,14 +184,14 @@ def _in_all_processes(call: Call, at: _At, capture: Capture) -> tuple[str, Call]
     everywhere = at._replace(everywhere=True)
     with everywhere.mode():
         fresh = everywhere.fresh()
-    if has_uneven(leaves_of(fresh), {(place.leaf, place.dim) for place in fresh.unbacked}):
+    if has_uneven(_tensors(fresh), {(place.leaf, place.dim) for place in fresh.unbacked}):
         return "a static dim is sharded unevenly", call
 
     def compute(fresh: PreparedSubject) -> Any:
         state = torch.default_generator.get_state()
         of_one = at.fresh()
         torch.default_generator.set_state(state)
-        with exchanged(leaves_of(of_one), leaves_of(fresh)) as exchange:
+        with exchanged((*leaves_of(of_one), *_state(capture.module)), _tensors(fresh)) as exchange:
             value = capture.compute(of_one)
         if not exchange.is_done:
             raise RuntimeError("the captured graph was not called")
@@ -199,7 +199,7 @@ def _in_all_processes(call: Call, at: _At, capture: Capture) -> tuple[str, Call]
 
     def reference(fresh: PreparedSubject) -> Any:
         with all_processes():
-            return capture.reference(fresh)
+            return fresh.call(*fresh.args, **fresh.kwargs)
 
     changed = capture._replace(compute=compute, reference=reference)
     expected, captured = _run("eager", everywhere, changed), _run("captured", everywhere, changed)
@@ -207,6 +207,15 @@ def _in_all_processes(call: Call, at: _At, capture: Capture) -> tuple[str, Call]
         return refusal, call
     judged = _judged(call, everywhere, changed, expected, captured)
     return (judged.why, call) if judged.agreement == "incomparable" else ("", judged)
+
+
+def _tensors(fresh: PreparedSubject) -> tuple[Any, ...]:
+    """The leaves of the arguments, and the state of the module that was prepared with them."""
+    return *leaves_of(fresh), *_state(fresh.call if isinstance(fresh.call, torch.nn.Module) else None)
+
+
+def _state(module: torch.nn.Module | None) -> tuple[torch.Tensor, ...]:
+    return () if module is None else (*module.parameters(), *module.buffers())
 
 
 def _judged(call: Call, at: _At, capture: Capture, expected: _Result, captured: _Result) -> Call:

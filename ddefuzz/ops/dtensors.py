@@ -39,6 +39,7 @@ SPLIT = "[n.item(), n.item(), n.item(), n.item()]"
 PARALLEL = "torch.distributed.tensor.parallel"
 COLUMNS = f"{PARALLEL}.parallelize_module(torch.nn.Linear(4, 8), {FOUR}, {PARALLEL}.ColwiseParallel())"
 AFTER_THEM = f"{PARALLEL}.parallelize_module(torch.nn.Linear(8, 4), {FOUR}, {PARALLEL}.RowwiseParallel())"
+NORM = f"{PARALLEL}.parallelize_module(torch.nn.LayerNorm(4), {FOUR}, {PARALLEL}.SequenceParallel())"
 TWO_LAYERS = f"torch.nn.Sequential({COLUMNS}, torch.nn.ReLU(), {AFTER_THEM})"
 
 DISTRIBUTED: tuple[OpSpec, ...] = (
@@ -89,4 +90,5 @@ DISTRIBUTED: tuple[OpSpec, ...] = (
        x=TOKENS, n=COUNT),
     op(f"{COLUMNS}(x)", u=U, x=ROWS),
     op(f"{WAIT}({TWO_LAYERS}(x))", u=U, x=ROWS),
+    op(f"{NORM}(x).to_local()", u=U, x=Tensor(shape=(2, "u", 4))),
 )  # fmt: skip

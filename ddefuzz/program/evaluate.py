@@ -146,7 +146,7 @@ def made_before(expr: Expr) -> Any:
     """
     with torch.random.fork_rng(devices=()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.default_generator.manual_seed(SEED)
+        torch.manual_seed(SEED)  # in LocalTensorMode it seeds the generators of all processes
         if has_mesh(expr):
             join_fake()
         return _made(expr)

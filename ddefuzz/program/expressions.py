@@ -51,7 +51,13 @@ PREFIXES: Final = (METHOD_PREFIX, *dict.fromkeys(OTHER_METHODS.values()))
 ROOTS: Final = ("torch", "collections", "math")
 """The modules of Python whose functions programs call, each by its path from here."""
 
-_IMPORTED: Final = ("collections", "math", "torch.distributed.tensor", "torch.nn.attention.flex_attention")
+_IMPORTED: Final = (
+    "collections",
+    "math",
+    "torch.distributed.tensor",
+    "torch.distributed.tensor.parallel",
+    "torch.nn.attention.flex_attention",
+)
 """Those that `import torch` does not import."""
 
 MAPPED_PREFIX: Final = "torch.vmap("

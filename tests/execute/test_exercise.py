@@ -419,10 +419,24 @@ def program(x: Float32[Tensor, "u0=8 4"], w: Float32[Tensor, "4 3"]):
 """
 
 
+PARALLEL = f"""{HEADER}# inputs: x = normal, grad
+def program(x: Float32[Tensor, "u0=8 4"]):
+    return torch.distributed.tensor.parallel.parallelize_module(
+        torch.nn.Linear(4, 8),
+        torch.distributed.device_mesh.init_device_mesh("cpu", (4,)),
+        torch.distributed.tensor.parallel.ColwiseParallel(),
+    )(x)
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "at"),
-    [(PLACED, "result[0]['process 2']"), (GRADIENTS, "gradient 0['process 2']")],
-    ids=["results", "gradients"],
+    [
+        (PLACED, "result[0]['process 2']"),
+        (GRADIENTS, "gradient 0['process 2']"),
+        (PARALLEL, "result['process 2']"),
+    ],
+    ids=["results", "gradients", "modules"],
 )
 def test_values_of_all_processes_are_compared(monkeypatch: pytest.MonkeyPatch, text: str, at: str) -> None:
     subject = ProgramSubject(text)
@@ -433,10 +447,12 @@ def test_values_of_all_processes_are_compared(monkeypatch: pytest.MonkeyPatch, t
     arguments = Exchange.arguments
 
     def with_other_weights(exchange: Exchange, graph: GraphModule, args: tuple[Any, ...]) -> list[Any]:
-        *others, weights = arguments(exchange, graph, args)
-        own = weights.to_local()
+        given = list(arguments(exchange, graph, args))
+        at, weights = next((at, one) for at, one in reversed([*enumerate(given)]) if isinstance(one, DTensor))
+        own: Any = weights.to_local()
         values = {rank: value + (rank == 2) for rank, value in own._local_tensors.items()}
-        return [*others, DTensor.from_local(type(own)(values), weights.device_mesh, weights.placements)]
+        given[at] = DTensor.from_local(type(own)(values), weights.device_mesh, weights.placements)
+        return given
 
     monkeypatch.setattr(Exchange, "arguments", with_other_weights)
     (call,) = exercise(subject, capture, ("example",))
