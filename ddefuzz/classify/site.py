@@ -91,6 +91,9 @@ def _function(frame: Frame, frames: tuple[Frame, ...]) -> str:
 BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
 """Prefixes of the functions that Python calls. A frame outside of one belongs to another native call."""
 
+WITHOUT_NAMESPACE = ("THP", "DTensor_")
+"""Prefixes of torch's C++ functions that have no namespace (torch/csrc/autograd/python_variable.cpp)."""
+
 PYTHON_DISPATCHER = "torch::detail::(anonymous namespace)::ConcretePyInterpreterVTable::python_dispatcher"
 """C++ code that lets Python choose an op's kernel. Python calls that by a binding, which is no new call."""
 
@@ -197,8 +200,8 @@ def _calls(native: tuple[Frame, ...]) -> Iterator[tuple[Frame, ...]]:
 def _until_python(frames: Iterator[Frame]) -> Iterator[Frame]:
     for frame in frames:
         name = function_name(frame.function)
-        if name.isidentifier() and not name.startswith("THP"):
-            return  # a function of CPython, because C++ functions have namespaces
+        if name.isidentifier() and not name.startswith(WITHOUT_NAMESPACE):
+            return  # a function of CPython: others of C++ have namespaces
         yield frame
         if name.startswith(BINDINGS):
             return

@@ -137,6 +137,13 @@ def test_the_site_is_the_cxx_function_that_guards() -> None:
     assert (found, frame) == (Site("C++", None, "at::native::diff_helper"), DIFF)
 
 
+def test_a_cxx_function_without_a_namespace_is_a_site() -> None:
+    names = ("cfunction_vectorcall_FASTCALL", "DTensor_compute_global_tensor_info(_object*, _object* const*, long)")
+    called = tuple(Frame("??", 0, name) for name in names)
+    found, _ = site(raised(python=(USER, DECOMPOSITION, PLUMBING), native=(OUTER, *called, BOOL, SYM_NODE)))
+    assert found == Site("C++", None, "DTensor_compute_global_tensor_info")
+
+
 def test_only_the_guarding_native_call_counts() -> None:
     found, _ = site(raised(python=(USER, DECOMPOSITION, PLUMBING), native=(OUTER, BOUND, BOOL, SYM_NODE)))
     assert found == Site("Python", "torch/_refs/__init__.py", "diff")
