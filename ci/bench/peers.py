@@ -27,6 +27,7 @@ import psutil  # type: ignore[import-untyped]
 from ci.bench.command import Result, Session
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan, parse_budget
+from ddefuzz.classify.signature import USER_CODE
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import exit_reason
 from ddefuzz.execute.protocol import DEFAULT_STAGES, EXPLICIT, Stage
@@ -91,9 +92,9 @@ def by_area(records: Iterable[SiteRecord]) -> dict[str, AreaCount]:
             area = CXX if record.language == "C++" else area_of(record.file.removesuffix(".py").replace("/", "."))
             fallback.setdefault(area, set()).add((record.file, record.line))
         for blamed in record.blamed:
-            module, separator, _ = blamed.replace("::", "").partition(":")
-            area = area_of(module)
-            dde.setdefault(CXX if area == OUTSIDE and not separator else area, set()).add(blamed)
+            file, python, _ = blamed.partition(".py")
+            area = area_of(file.replace("/", ".")) if python or blamed == USER_CODE else CXX
+            dde.setdefault(area, set()).add(blamed)
     return {
         area: AreaCount(len(fallback.get(area, ())), len(dde.get(area, ())))
         for area in IN_ORDER

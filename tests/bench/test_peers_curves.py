@@ -11,6 +11,8 @@ import pytest
 
 from ci.bench import peers
 from ci.bench.peers import AreaCount, Curve, Estimate, by_area, chart, compare, estimate, view
+from ddefuzz.classify.signature import Site
+from ddefuzz.classify.site import USER_SITE
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.findings.ledger import SiteCount, SiteRecord, Step
 from ddefuzz.show.html import require_chart, svg
@@ -80,11 +82,19 @@ def test_sites_are_counted_by_area() -> None:
         SiteRecord("Python", "torch/_refs/__init__.py", 9, "view", "guard_bool", {"True": 1}),
         SiteRecord("Python", "torch/_decomp/decompositions.py", 9, "f", "guard_or_true", {"True": 1}),
         SiteRecord(
-            "Python", "mine.py", 1, "f", "guard_bool", raised=1, blamed=("torch._tensor:Tensor.__len__", "torch._refs")
+            "Python",
+            "torch/_tensor.py",
+            1,
+            "f",
+            "guard_bool",
+            raised=1,
+            blamed=(str(Site("Python", "torch/_tensor.py", "f")), str(Site("Python", "torch/_refs/__init__.py", None))),
         ),
+        SiteRecord("Python", "mine.py", 1, "f", "guard_bool", raised=1, blamed=(str(USER_SITE),)),
     )
     areas = by_area(records)
-    assert areas == {"C++": AreaCount(1, 1), "decompositions": AreaCount(2, 1), "other Python": AreaCount(0, 1)}
+    own = {"other Python": AreaCount(0, 1), "outside torch": AreaCount(0, 1)}
+    assert areas == {"C++": AreaCount(1, 1), "decompositions": AreaCount(2, 1), **own}
     one = msgspec.structs.replace(CURVES[0], areas=areas)
     rows = [line.split() for line in text_of(list(view(compare(10.0, [one, CURVES[2]])))).splitlines()]
     assert ["C++", "1", "/", "1", "0", "/", "0"] in rows
