@@ -144,6 +144,27 @@ REVIEWED: tuple[ReviewedFunction, ...] = (
         "a size that is 1 only at run time is never broadcast; the comment there says so",
         "torch/_refs/__init__.py, _broadcast_shapes",
     ),
+    ReviewedFunction(
+        "torch/distributed/tensor/_ops/_view_ops.py:_analyze_flatten",
+        "RuntimeError: raise RuntimeError(f'Cannot flatten unevenly",
+        "refused",
+        "a dim that may be sharded unevenly is not flattened; the error says to redistribute",
+        "torch/distributed/tensor/_ops/_view_ops.py, _analyze_flatten",
+    ),
+    ReviewedFunction(
+        "torch/distributed/tensor/_ops/_view_ops.py:_analyze_split",
+        "RuntimeError: raise RuntimeError(f'Cannot unflatten unevenly",
+        "refused",
+        "a dim that may be sharded unevenly is not divided; the comment there says why",
+        "torch/distributed/tensor/_ops/_view_ops.py, _analyze_split",
+    ),
+    ReviewedFunction(
+        "torch/distributed/tensor/_ops/_view_ops.py:_rewrite_plain_shard",
+        "RuntimeError: raise RuntimeError(f'Cannot propagate strict view",
+        "refused",
+        "the number of interleaved shards may not be a symbol; the error asks for `hint_override`",
+        "torch/distributed/tensor/_ops/_view_ops.py, _rewrite_plain_shard",
+    ),
 )
 """All reviewed functions. Each row is tested by a golden file."""
 

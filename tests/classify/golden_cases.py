@@ -11,8 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo.decorators import mark_unbacked
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention
+
+from ddefuzz.program.evaluate import join_fake
 
 CASES: list[dict[str, Any]] = []
 
@@ -45,13 +50,28 @@ OTHER_TORCHES = (
 
 
 def case(
-    name: str, why: str, *args: Tensor, semantics: str = "explicit", stages: tuple[str, ...] = STAGES
+    name: str,
+    why: str,
+    *args: Tensor,
+    semantics: str = "explicit",
+    stages: tuple[str, ...] = STAGES,
+    made: Callable[[], tuple[Tensor, ...]] | None = None,
 ) -> Callable[[Any], Any]:
     def register(fn: Any) -> Any:
-        CASES.append({"id": name, "fn": fn, "args": lambda: args, "why": why, "semantics": semantics, "stages": stages})
+        given = made or (lambda: args)
+        CASES.append({"id": name, "fn": fn, "args": given, "why": why, "semantics": semantics, "stages": stages})
         return fn
 
     return register
+
+
+def shards(*shape: int, dim: int) -> tuple[Tensor, ...]:
+    """A DTensor on four processes that need not exist, with unbacked sizes."""
+    join_fake()
+    made = distribute_tensor(torch.zeros(shape), init_device_mesh("cpu", (4,)), [Shard(dim)])
+    for place in range(len(shape)):
+        mark_unbacked(made, place)
+    return (made,)
 
 
 @torch.library.custom_op("golden::no_fake", mutates_args=())
@@ -593,3 +613,24 @@ def _saved_sum_of_sizes(x: Tensor, keep: Tensor) -> Any:
 @case("unflattened-strides", "after an export: a node without a stack of modules", X, KEEP, stages=("unflatten",))
 def _unflattened_strides(x: Tensor, keep: Tensor) -> Any:
     return x.T[:, keep].stride()
+
+
+@case("flat-shards", "a policy of DTensor", stages=("compile",), made=lambda: shards(8, 8, dim=0))
+def _flat_shards(x: Tensor) -> Any:
+    return x.view(-1)
+
+
+@case("strided-shards", "a policy of DTensor", stages=("compile",), made=lambda: shards(8, 8, dim=1))
+def _strided_shards(x: Tensor) -> Any:
+    return x.view(-1)
+
+
+@case("divided-shards", "a policy of DTensor", stages=("compile",), made=lambda: shards(16, dim=0))
+def _divided_shards(x: Tensor) -> Any:
+    return x.view(-1, 2)
+
+
+@case("shape-of-shards", "a C++ function without a namespace", stages=("compile",), made=lambda: shards(8, 8, dim=1))
+def _shape_of_shards(x: Tensor) -> Any:
+    local = x.to_local()  # type: ignore[attr-defined]
+    return DTensor.from_local(local.t(), x.device_mesh, [Shard(0)])  # type: ignore[attr-defined]
