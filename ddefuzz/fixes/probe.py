@@ -34,7 +34,7 @@ from ddefuzz.generate import opinfo
 from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.program.model import Attribute, Binary, Call, Literal, Name, Program, Sequence, Step
-from ddefuzz.program.recipes import FLOATS
+from ddefuzz.program.recipes import FLOATS, with_fitting_layout
 from ddefuzz.program.sizes import CallSize, at_data_size, static
 from ddefuzz.program.text import print_program
 
@@ -76,12 +76,23 @@ def seen(task: Task) -> Sights:
     return Sights(
         captured,
         eager=tuple(observe(Run(one, "eager")) for text, _ in task.programs for one in _at_sizes(text, EAGER_SIZES)),
-        of_samples=tuple((_text(run), _observed(run)) for text in texts for run in _of_sample(text, task.stage)),
+        of_samples=tuple((_text(run), _observed(run)) for run in _variants(task, texts)),
         samples=dict((*_samples(task), *_module_samples(task))),
         scripted={name: _scripted(name) for name in task.scripted},
         test=test,
         truths=_truths(task, texts) if task.noting else Truths(),
     )
+
+
+def _variants(task: Task, texts: tuple[str, ...]) -> Iterator[Run]:
+    """The samples, and the programs with transposed inputs: a branch may be about strides."""
+    for text in texts:
+        yield from _of_sample(text, task.stage)
+    for text, _ in task.programs:
+        program = ProgramSubject(text).program("a program")
+        inputs = tuple(with_fitting_layout(replace(item, layout="transposed")) for item in program.inputs)
+        if inputs != program.inputs and task.stage in CALLED:
+            yield Run(ProgramSubject(print_program(replace(program, inputs=inputs))), task.stage, calls=CALLS)
 
 
 def _text(run: Run) -> str:
