@@ -16,28 +16,33 @@ from typing import TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
-from sqlalchemy import Table, delete, exists, func, insert, select, true, tuple_, update
+from sqlalchemy import (
+    Table,
+    delete,
+    exists,
+    insert,
+    select,
+    true,
+    tuple_,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from ddefuzz.answers.model import Answers, Control
 from ddefuzz.classify.failure import Failure
-from ddefuzz.errors import DatabaseError, InputError, RowError, refusals, refuse
+from ddefuzz.errors import DatabaseError, InputError, RowError, refuse
 from ddefuzz.files import is_there
 from ddefuzz.findings.connection import errors_of, open_engine
 from ddefuzz.findings.decisions import FINDING, By, Decision, check_original, check_together
 from ddefuzz.findings.ledger import SiteRecord, together
-from ddefuzz.findings.lifecycle import recurs
 from ddefuzz.findings.merge import joined_duplicates, merged
 from ddefuzz.findings.model import (
-    MOST_OBSERVED,
     Campaign,
     Confirmation,
     Finding,
-    Occurrence,
     Progress,
     Result,
     Sighting,
-    id_of,
     named,
     normalized,
     slim,
@@ -46,8 +51,6 @@ from ddefuzz.findings.model import (
 from ddefuzz.findings.schema import (
     CAMPAIGNS,
     FINDINGS,
-    MET,
-    OCCURRENCES,
     PROGRESS,
     REACHED,
     RESULTS,
@@ -55,12 +58,13 @@ from ddefuzz.findings.schema import (
     STEPS,
     SWEPT,
     add_finding,
-    add_occurrence,
+    only,
     readable,
     save_finding,
     to_record,
     whole_findings,
 )
+from ddefuzz.findings.sightings import RecordResult, save_sighting
 from ddefuzz.findings.textform import check_size, write_findings
 from ddefuzz.findings.url import DatabaseUrl, parse_url
 
@@ -70,13 +74,6 @@ JoinSites = Callable[[SiteRecord, SiteRecord], SiteRecord]
 
 AT_A_TIME = 200
 """The number of sites whose keys are parameters of one statement. Older SQLite takes at most 999 parameters."""
-
-
-class RecordResult(msgspec.Struct, frozen=True):
-    """The finding to which a sighting was added, and whether that finding is new."""
-
-    finding_id: str
-    is_new: bool
 
 
 class Database:
@@ -119,27 +116,8 @@ class Database:
 
     def record(self, sighting: Sighting, when: datetime, campaign: int | None = None) -> RecordResult:
         """Save a sighting, in its finding or in a new one. It then survives a kill of the process."""
-        signature, key = sighting.signature, sighting.signature.key
         with self._writing() as session:
-            last = session.scalar(select(func.max(FINDINGS.c.sequence)).where(FINDINGS.c.key == key)) or 0
-            newest = _stored(session, id_of(key, last), observed=False)
-            if newest is None or recurs(newest.state, newest.fixed_in, sighting.torch):
-                finding = Finding(
-                    id=id_of(key, last + 1),
-                    signature=signature,
-                    cause=sighting.cause,
-                    original=sighting.program,
-                    failure=slim(sighting.failure),
-                )
-                add_finding(session, finding)
-            else:
-                finding = newest
-                if newest.original is None and newest.minimal is None and sighting.program is not None:
-                    finding = replace(newest, original=sighting.program, failure=slim(sighting.failure))
-            save_finding(session, replace(finding, occurrences=_seen_again(session, finding, sighting, stamp(when))))
-            if campaign is not None:
-                _add_missing(session, MET, campaign, [(finding.id,)])
-            return RecordResult(finding.id, is_new=finding.id != (newest and newest.id))
+            return save_sighting(session, sighting, stamp(when), campaign)
 
     def set_minimal(self, finding_id: str, program: str, *, steps: int, attempts: int) -> None:
         """Save the smallest program so far, its number of operations, and the number of captures.
@@ -387,7 +365,7 @@ class Database:
     def _writing(self) -> Iterator[Session]:
         outer: Session | None = getattr(self._open, "session", None)
         if outer is not None:
-            with errors_of(self.url), outer.begin_nested():  # what fails in it leaves nothing half-written
+            with errors_of(self.url), outer.connection().begin_nested():  # what fails in it leaves nothing half-written
                 yield outer
             return
         with self._rescued(), errors_of(self.url), Session(self._engine) as session:
@@ -435,16 +413,11 @@ class Database:
 
 
 def _stored(session: Session, finding_id: str, *, observed: bool = True) -> Finding | None:
-    """The finding with this id, None if there is none. Raises `RowError` if it cannot be read."""
-    with refusals() as refused:
-        finding = next(whole_findings(session, FINDINGS.c.id == finding_id, observed=observed), None)
-    if refused:
-        raise RowError(next(iter(refused)))
-    return finding
+    return only(whole_findings(session, FINDINGS.c.id == finding_id, observed=observed))
 
 
-def _whole(session: Session, finding_id: str) -> Finding:
-    finding = _stored(session, finding_id)
+def _whole(session: Session, finding_id: str, *, observed: bool = True) -> Finding:
+    finding = _stored(session, finding_id, observed=observed)
     if finding is None:
         raise InputError(f"{finding_id!r}: found no such finding, expected an id that `findings list` shows")
     return finding
@@ -464,29 +437,6 @@ def _check_duplicate(session: Session, before: Finding, after: Finding) -> None:
             )
         repeats = session.scalars(select(FINDINGS.c.id).where(FINDINGS.c.duplicate_of == after.id))
         check_original(after, original, repeats)
-
-
-def _seen_again(session: Session, finding: Finding, sighting: Sighting, now: str) -> tuple[Occurrence, ...]:
-    """The occurrences of a finding with the sighting, which is saved."""
-    observation, seen = sighting.failure.observation, OCCURRENCES.c
-    together = {occurrence.place: occurrence for occurrence in finding.occurrences}
-    observed = session.scalar(select(func.count(seen.observed)).where(seen.finding_id == finding.id)) or 0
-    for op in sighting.ops or ("",):
-        place = (sighting.torch, observation.stage, str(observation.semantics), op)
-        known = together.get(place)
-        if known is None:
-            failure = slim(sighting.failure) if observed < MOST_OBSERVED else None
-            torch, _, semantics, _ = place
-            added = Occurrence(torch, observation.stage, semantics, op, sighting.verdict, 1, now, now, failure)
-            together[place] = added
-            add_occurrence(session, finding.id, added)
-            observed += 1
-        else:
-            changes = {"count": known.count + 1, "verdict": sighting.verdict, "last_seen": now}
-            together[place] = replace(known, **changes)
-            same = (seen.torch == place[0], seen.stage == place[1], seen.semantics == place[2], seen.op == op)
-            session.execute(update(OCCURRENCES).where(seen.finding_id == finding.id, *same).values(**changes))
-    return tuple(together.values())
 
 
 def _replace_row(session: Session, table: Table, key: Mapping[str, object], values: Mapping[str, object]) -> None:

@@ -36,7 +36,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from ddefuzz.classify.failure import Failure
-from ddefuzz.errors import InputError, RowError, refuse
+from ddefuzz.errors import InputError, RowError, refusals, refuse
 from ddefuzz.files import MAX_UNPACKED
 from ddefuzz.findings.decisions import check_finding
 from ddefuzz.findings.ledger import SiteKey, SiteRecord
@@ -116,7 +116,10 @@ DOCUMENTS: Final = Table(
     Column("summary", Text, nullable=False),
     Column("document", Text, nullable=False),
 )
-"""`model.FindingSummary`, and `model.Finding` without its occurrences, as JSON."""
+"""`model.FindingSummary` without `COUNTED`, and `model.Finding` without its occurrences, as JSON."""
+
+COUNTED: Final = ("count", "first_seen", "last_seen")
+"""What each sighting changes. Only columns have it, so that counting a sighting writes no document."""
 
 OCCURRENCES: Final = _table(
     "occurrences",
@@ -192,6 +195,15 @@ def readable(table: str, rows: Iterable[Given], convert: Callable[[Given], Recor
             yield record
 
 
+def only(records: Iterator[Record]) -> Record | None:
+    """The record, None if there is none. Raises `RowError` if it cannot be read."""
+    with refusals() as refused:
+        record = next(records, None)
+    if refused:
+        raise RowError(next(iter(refused)))
+    return record
+
+
 def to_record(row: Row[Any] | RowMapping, record: type[Struct]) -> Struct:
     """The record of a row that has its fields as columns. Other columns are left out."""
     mapping = row if isinstance(row, RowMapping) else row._mapping
@@ -216,12 +228,19 @@ def whole_findings(session: Session, condition: ColumnElement[bool], *, observed
 def summaries(session: Session, condition: ColumnElement[bool]) -> Iterator[FindingSummary]:
     """What lists show of the findings that fit, by id."""
     rows = _selected(session, DOCUMENTS.c.summary, condition)
-    return readable("finding", rows, lambda row: msgspec.json.decode(_document(row.summary), type=FindingSummary))
+    return readable("finding", rows, _summary)
+
+
+def _summary(row: Row[Any]) -> FindingSummary:
+    summary = msgspec.json.decode(_document(row.summary), type=FindingSummary)
+    counted = {name: row._mapping[name] for name in COUNTED}
+    return msgspec.convert({**msgspec.structs.asdict(summary), **counted}, FindingSummary)
 
 
 def _selected(session: Session, column: Column[Any], condition: ColumnElement[bool]) -> Iterable[Row[Any]]:
     """The column of the findings that fit, None where a finding has no document: then the row is damaged."""
-    rows = select(FINDINGS.c.id.label("finding_id"), column).select_from(FINDINGS).outerjoin(DOCUMENTS)
+    counted = (FINDINGS.c[name] for name in COUNTED)
+    rows = select(FINDINGS.c.id.label("finding_id"), column, *counted).select_from(FINDINGS).outerjoin(DOCUMENTS)
     return session.execute(rows.where(condition).order_by(FINDINGS.c.id))
 
 
@@ -300,8 +319,9 @@ def _columns(finding: Finding) -> Mapping[str, object]:
 
 def _documents(finding: Finding) -> Mapping[str, object]:
     whole = msgspec.structs.replace(finding, occurrences=())
+    summary = msgspec.structs.replace(summary_of(finding), count=0, first_seen=None, last_seen=None)
     return {
-        "summary": msgspec.json.encode(summary_of(finding)).decode(),
+        "summary": msgspec.json.encode(summary).decode(),
         "document": msgspec.json.encode(whole).decode(),
     }
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,10 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from sqlalchemy import event
+from sqlalchemy.orm import Session
 
 from ddefuzz.answers.model import Answers, Control, Tally
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import DatabaseError, InputError, RowError, refusals
+from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, By, changed, dup, link, note, set_state, undo, undup
 from ddefuzz.findings.ledger import SiteRecord
@@ -32,6 +36,7 @@ from ddefuzz.findings.model import (
     id_of,
     sequence_of,
     stamp,
+    summary_of,
 )
 from tests.findings.arbitrary_findings import (
     CHUNK,
@@ -76,6 +81,41 @@ def test_a_sighting_is_a_new_finding_once(database: Database) -> None:
     assert found.expression == "Eq(u0, 0)"
     assert found.failure is not None
     assert found.failure.observation.raised is not None
+
+
+def test_a_known_sighting_is_counted_and_writes_no_document(database: Database) -> None:
+    """Also one that comes late, and one by another op of the same run."""
+    database.record(sighting(ops=("torch.chunk", "torch.split")), START + timedelta(hours=1))
+    written: list[str] = []
+
+    def again(session: Session) -> None:
+        statements = partial(event.listen, session.connection(), "before_cursor_execute")
+        statements(lambda _connection, _cursor, statement, *_: written.append(statement))
+        database.record(sighting(ops=("torch.split", "torch.chunk")), START + timedelta(hours=2))
+        database.record(sighting(), START)
+
+    database.write(again)
+    changes = [
+        statement.split()[:2] for statement in written if not statement.startswith(("SELECT", "SAVE", "RELEASE"))
+    ]
+    assert changes == [["UPDATE", "occurrences"]] * 2 + [
+        ["UPDATE", "findings"],
+        ["UPDATE", "occurrences"],
+        ["UPDATE", "findings"],
+    ]
+    (found,) = database.findings()
+    hours = {seen.op: (seen.count, seen.last_seen) for seen in found.occurrences}
+    last = stamp(START + timedelta(hours=2))
+    assert (found.count, hours) == (5, {"torch.chunk": (3, last), "torch.split": (2, last)})
+    assert database.read(lambda session: listing.selected(session, listing.Query())) == (summary_of(found),)
+
+
+def test_a_finding_of_user_code_gets_the_first_program_that_shows_it(database: Database) -> None:
+    of_user_code = msgspec.structs.replace(sighting(), program=None)
+    for seen, program in ((of_user_code, None), (sighting(), PROGRAM), (of_user_code, PROGRAM)):
+        name = database.record(seen, START).finding_id
+        assert database.get(name).original == program
+    assert database.get(name).count == 3
 
 
 def test_what_comes_back_after_its_fix_is_a_new_finding(database: Database) -> None:
@@ -394,6 +434,8 @@ class DatabaseMachine(RuleBasedStateMachine):
         assert {one.id: one.count for one in found} == self.counts
         assert {one.id: one.state for one in found} == self.states
         assert all((one.state == "duplicate") == (one.duplicate_of is not None) for one in found)
+        listed = self.database.read(lambda session: listing.selected(session, listing.Query()))
+        assert listed == tuple(map(summary_of, found))
 
 
 TestDatabaseMachine = DatabaseMachine.TestCase
