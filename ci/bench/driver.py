@@ -96,7 +96,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Simulation:
-    """`jobs` workers, the results that wait for the driver (`get`, `put` and `empty`, as of a queue), and the time."""
+    """`jobs` workers, the results that wait for the driver (`get` and `put`, as of a queue), and the time."""
 
     jobs: int
     given: dict[str, list[Given]]
@@ -150,17 +150,12 @@ class Simulation:
         """What the driver has to do when a task has ended."""
         self._ready.append(result)
 
-    def empty(self) -> bool:
-        """Whether nothing has ended until now."""
-        self.charge()
-        return not self._ready and not (self._events and self._events[0][0] <= self.now)
-
-    def get(self, timeout: float = 0.0) -> Callable[[], None]:
-        """What has ended first. If nothing has, time passes until something does."""
-        del timeout
-        self.charge()
+    def get(self, timeout: float) -> Callable[[], None]:
+        """What has ended first, until now or within the timeout, which then passes."""
+        until = self.charge() + timeout
         if not self._ready:
-            if not self._events:
+            if not self._events or self._events[0][0] > until:
+                self.now = until
                 raise Empty
             end, _, answer = heappop(self._events)
             self.now = max(self.now, end)

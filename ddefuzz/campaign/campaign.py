@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -109,6 +110,9 @@ WARM, COLD = False, True
 """The two kinds of workers. Each has its own queue, so that no worker waits for the other kind."""
 
 TICK_SECONDS = 0.2
+
+GATHER_SECONDS = 0.05
+"""How long results are gathered, so that one transaction saves many. Meanwhile each worker has a task that waits."""
 
 LOST_BEFORE_BEGUN = 20
 """How many tasks may be lost before a worker begins them. With more, the campaign ends: workers cannot start."""
@@ -255,13 +259,17 @@ class Campaign:
         return True
 
     def _save_results(self) -> None:
-        """Wait a moment for a result, and save all that have arrived in one transaction. Then send the events."""
+        """Wait a moment for results, and save all that have arrived in one transaction. Then send the events."""
         try:
             ready = [self.results.get(timeout=TICK_SECONDS)]
         except Empty:
             return
-        while not self.results.empty():
-            ready.append(self.results.get())
+        until = self.clock.seconds() + GATHER_SECONDS
+        with suppress(Empty):
+            while True:
+                is_soon = len(ready) < min(self.out.total(), self.workers.jobs)  # more would leave workers idle
+                left = until - self.clock.seconds() if is_soon else 0.0
+                ready.append(self.results.get(timeout=max(left, 0.0)))
         with self.database.transaction():
             for take in ready:
                 take()

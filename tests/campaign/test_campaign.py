@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, cast
 
 import msgspec
@@ -27,7 +28,7 @@ from ddefuzz.campaign.plan import (
     Shard,
     confirm_seconds,
 )
-from ddefuzz.campaign.summary import Summary, Tally
+from ddefuzz.campaign.summary import Step, Summary, Tally
 from ddefuzz.campaign.tasks import (
     NO_CASE,
     TAKEN,
@@ -54,7 +55,7 @@ from ddefuzz.execute.pool import Future, LostTask
 from ddefuzz.execute.protocol import AFTER_EXPORT, DECOMPOSED, EXPLICIT, Observation, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
-from ddefuzz.findings.schema import packed
+from ddefuzz.findings.schema import packed, unpacked
 from ddefuzz.findings.textform import NONE, Now
 from ddefuzz.generate.profiles import Single, name_of
 from ddefuzz.ops.catalogue import OPS
@@ -161,6 +162,7 @@ def run(
     look: Callable[[Event], None] = lambda _: None,
     known: Now = NONE,
     oracles: tuple[str, ...] = CAPTURE,
+    results: SimpleQueue[Callable[[], None]] | None = None,
 ) -> tuple[Summary, Database, list[Event]]:
     tmp_path.mkdir(exist_ok=True)
     database = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
@@ -182,10 +184,39 @@ def run(
         generator="generator=1",
         listen=listen,
         stopped=stopped,
+        results=results or SimpleQueue(),
         number=number
         or database.start_campaign(profile="default", seed=7, generator="generator=1", options={}, when=epoch),
     )
     return campaign.run(), database, events
+
+
+class Late(SimpleQueue[Callable[[], None]]):
+    """Each result arrives 20 ms after the one before, for who waits."""
+
+    def __init__(self, workers: Workers) -> None:
+        super().__init__()
+        self.workers = workers
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Callable[[], None]:
+        if not timeout:
+            raise Empty
+        self.workers.seconds += 0.02
+        return super().get(block, timeout)
+
+
+@pytest.mark.parametrize(("jobs", "together"), [(1, {1}), (2, {2}), (9, {4})])
+def test_results_that_arrive_soon_are_saved_together(
+    jobs: int, together: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as leave each worker a task that waits, and those of 50 ms."""
+    saved: list[int] = []
+    monkeypatch.setattr(Database, "add_step", lambda _self, _, step: saved.append(len(unpacked(step, Step).cases)))
+    workers = Workers(("",))
+    workers.jobs = jobs
+    summary, _, _ = run(tmp_path, workers, Budget(cases=36), results=Late(workers))
+    assert (summary.cases, sum(saved)) == (36, 36)
+    assert set(saved[:4]) == together
 
 
 def test_every_case_is_done_once_and_in_order(tmp_path: Path) -> None:
