@@ -16,19 +16,32 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspect
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    bindparam,
+    create_engine,
+    event,
+    exc,
+    func,
+    insert,
+    inspect,
+    select,
+    update,
+)
 
 from ddefuzz.errors import DatabaseError, InputError
 from ddefuzz.files import is_file, kind_of, real_path
-from ddefuzz.findings.schema import METADATA
+from ddefuzz.findings.schema import FINDINGS, METADATA, OCCURRENCES, SEEN
 from ddefuzz.findings.url import DatabaseUrl
 
 BUSY_TIMEOUT_S = 30.0
-SCHEMA_REVISION = "0015"
+SCHEMA_REVISION = "0016"
 """It rises when tables or columns change."""
 
-EXTENDED = frozenset({"0014"})
-"""Older schemas that lack only tables, which are added."""
+EXTENDED = frozenset({"0014", "0015"})
+"""Older schemas that lack only tables and indexes, and ops and small letters in what is searched (`_extend`)."""
 
 _STEPS = 1_000_000
 """How many instructions of SQLite (about 10 ms) pass between two looks for signals."""
@@ -128,11 +141,11 @@ def _check_place(url: DatabaseUrl, *, create: bool) -> None:
     path = url.path()
     if path is None:
         return
-    if is_file(path):
+    if kind := kind_of(path):  # looked up first: another process may be making the file
+        if not is_file(path):
+            raise DatabaseError(f"findings database {url}: found {kind}, expected a regular file")
         _check_file(url, path, create=create)
         return
-    if kind := kind_of(path):
-        raise DatabaseError(f"findings database {url}: found {kind}, expected a regular file")
     if not create:
         raise DatabaseError(
             f"findings database {url}: found no such file as {real_path(path)}, expected a database: "
@@ -212,7 +225,7 @@ def _check_schema(engine: Engine, url: DatabaseUrl) -> None:
         if revision == SCHEMA_REVISION:
             return
         if revision in EXTENDED:
-            METADATA.create_all(connection)
+            _extend(connection)
             connection.exec_driver_sql(f"UPDATE {_REVISIONS} SET version_num = '{SCHEMA_REVISION}'")
             return
         if revision is None and not inspect(connection).get_table_names():
@@ -233,6 +246,24 @@ def _check_schema(engine: Engine, url: DatabaseUrl) -> None:
             "(`ddefuzz findings import FOLDER --db NEW`)"
         )
     raise DatabaseError(f"findings database {url}: {problem}")
+
+
+def _extend(connection: Connection) -> None:
+    """Add what `EXTENDED` schemas lack."""
+    METADATA.create_all(connection)
+    connection.exec_driver_sql("DROP INDEX IF EXISTS ix_occurrences_seen")
+    for index in OCCURRENCES.indexes:
+        index.create(connection, checkfirst=True)
+    place, known = (OCCURRENCES.c.finding_id, OCCURRENCES.c.torch, OCCURRENCES.c.stage), select(FINDINGS.c.id)
+    first, last = func.min(OCCURRENCES.c.first_seen), func.max(OCCURRENCES.c.last_seen)
+    sums = select(*place, func.sum(OCCURRENCES.c.count), first, last).group_by(*place).where(place[0].in_(known))
+    connection.execute(insert(SEEN).from_select([column.name for column in SEEN.c], sums))
+    rows = connection.execute(select(place[0], OCCURRENCES.c.op).distinct())
+    connection.execute(update(FINDINGS).values(searched=func.lower(FINDINGS.c.searched)))
+    add = update(FINDINGS).where(FINDINGS.c.id == bindparam("of"))
+    add = add.values(searched=FINDINGS.c.searched + bindparam("op"))
+    if ops := [{"of": name, "op": f"\n{op}".lower()} for name, op in rows]:
+        connection.execute(add, ops)
 
 
 def _check_tables(connection: Connection, url: DatabaseUrl) -> None:

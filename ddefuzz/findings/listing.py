@@ -40,6 +40,7 @@ from ddefuzz.findings.schema import (
     PROGRESS,
     REACHED,
     RESULTS,
+    SEEN,
     SITES,
     SWEPT,
     readable,
@@ -122,22 +123,22 @@ class VersionCount(msgspec.Struct, frozen=True):
 
 def torch_versions(session: Session) -> tuple[str, ...]:
     """The versions of torch under which findings were seen."""
-    rows = session.scalars(select(OCCURRENCES.c.torch).distinct())
+    rows = session.scalars(select(SEEN.c.torch).distinct())
     return tuple(sorted(readable("version of torch", rows, lambda torch: msgspec.convert(torch, str))))
 
 
 def page(session: Session, query: Query, sort: Sort, *, descending: bool, most: int, first: int = 0) -> FindingsOfPage:
     """`most` of the findings that the query selects, from the `first` (from 0) on, and how many there are."""
     order = [(key.desc() if descending else key.asc()).nulls_last() for key in _KEYS[sort]]
-    condition, about_data = _condition(session, query), _ABOUT_DATA[query.about_data]
-    states = _condition(session, msgspec.structs.replace(query, open_only=False)) if query.open_only else condition
-    ids = select(FINDINGS.c.id).where(condition, about_data).order_by(*order, FINDINGS.c.id)
+    wanted = _condition(session, msgspec.structs.replace(query, open_only=False))
+    about_data = _ABOUT_DATA[query.about_data]
+    is_left = _is_open(session) if query.open_only else true()
+    ids = select(FINDINGS.c.id).where(wanted, is_left, about_data).order_by(*order, FINDINGS.c.id)
     names = session.scalars(ids.offset(first).limit(most)).all()
-    of_data, of_states, total = (
-        session.scalar(select(func.count()).select_from(FINDINGS).where(*conditions)) or 0
-        for conditions in ((condition,), (states, about_data), (condition, about_data))
-    )
-    return FindingsOfPage(total, of_data - total, of_states - total, by_ids(session, names))
+    of_data, of_states, of_both = (func.count().filter(one) for one in (is_left, about_data, and_(is_left, about_data)))
+    numbers = select(of_data, of_states, of_both).select_from(FINDINGS).where(wanted)
+    left, about, total = session.execute(numbers).one()
+    return FindingsOfPage(total, left - total, about - total, by_ids(session, names))
 
 
 def selected(session: Session, query: Query) -> tuple[FindingSummary, ...]:
@@ -194,16 +195,15 @@ def versions(session: Session) -> tuple[VersionCount, ...]:
     """What was seen under each version of torch."""
     rows = session.execute(
         select(
-            OCCURRENCES.c.torch,
-            func.count(distinct(OCCURRENCES.c.finding_id)).label("findings"),
-            cast(func.sum(OCCURRENCES.c.count), BigInteger).label("sightings"),
-            func.min(OCCURRENCES.c.first_seen).label("first_seen"),
-            func.max(OCCURRENCES.c.last_seen).label("last_seen"),
+            SEEN.c.torch,
+            func.count(distinct(SEEN.c.finding_id)).label("findings"),
+            cast(func.sum(SEEN.c.count), BigInteger).label("sightings"),
+            func.min(SEEN.c.first_seen).label("first_seen"),
+            func.max(SEEN.c.last_seen).label("last_seen"),
         )
-        .group_by(OCCURRENCES.c.torch)
-        .order_by(OCCURRENCES.c.torch)
+        .group_by(SEEN.c.torch)
+        .order_by(SEEN.c.torch)
     )
-
     return tuple(readable("sightings under torch", rows, lambda row: to_record(row, VersionCount)))
 
 
@@ -241,8 +241,10 @@ _ABOUT_DATA: dict[AboutData, ColumnElement[bool]] = {
 
 def _condition(session: Session, query: Query) -> ColumnElement[bool]:
     """The query as one condition, without `about_data`."""
-    columns, seen = FINDINGS.c, OCCURRENCES.c
-    parts: list[ColumnElement[bool]] = [_has(word) for word in query.words]
+    columns, seen, places = FINDINGS.c, SEEN.c, OCCURRENCES.c
+    parts: list[ColumnElement[bool]] = [
+        columns.searched.contains(word.lower(), autoescape=True) for word in query.words
+    ]
     alternatives = ((columns.state, query.states), (columns.kind, query.kinds), (columns.cause, query.causes))
     parts += [column.in_(values) for column, values in alternatives if values]
     if query.open_only:
@@ -254,27 +256,20 @@ def _condition(session: Session, query: Query) -> ColumnElement[bool]:
         parts.append(_named(place, query.site))
     equal = ((columns.priority, query.priority), (columns.owner, query.owner))
     parts += [column == value for column, value in equal if value]
-    of_occurrences = (
-        (query.stages, seen.stage.in_(query.stages)),
-        (query.verdict, seen.verdict == query.verdict),
-        (query.torch, seen.torch == query.torch),
-        (query.op, _named(seen.op, query.op)),
+    of_sightings = (
+        (query.stages, seen.finding_id, seen.stage.in_(query.stages)),
+        (query.torch, seen.finding_id, seen.torch == query.torch),
+        (query.verdict, places.finding_id, places.verdict == query.verdict),
+        (query.op, places.finding_id, _named(places.op, query.op)),
     )
-    some = exists().where(seen.finding_id == columns.id)
-    parts += [some.where(condition) for asked, condition in of_occurrences if asked]
+    if query.op:  # what is searched has the ops: one text for each finding, read before its occurrences
+        parts.append(_named(columns.searched, f"*{query.op.lower()}*"))
+    parts += [exists().where(of == columns.id, condition) for asked, of, condition in of_sightings if asked]
     if query.campaign:
         parts.append(columns.id.in_(select(MET.c.finding_id).where(MET.c.campaign_id == query.campaign)))
     if query.label:
         parts.append(cast(columns.labels, Text).contains(json.dumps(query.label), autoescape=True))
     return and_(true(), *parts)
-
-
-def _has(word: str) -> ColumnElement[bool]:
-    """Whether a word occurs in what is searched. For ops one pass over the occurrences is faster than one for each
-    finding.
-    """
-    by_op = select(OCCURRENCES.c.finding_id).where(OCCURRENCES.c.op.icontains(word, autoescape=True))
-    return or_(FINDINGS.c.searched.icontains(word, autoescape=True), FINDINGS.c.id.in_(by_op))
 
 
 def _named(column: Any, name: str) -> ColumnElement[bool]:

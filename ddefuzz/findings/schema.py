@@ -130,10 +130,20 @@ OCCURRENCES: Final = _table(
 )
 """`observed` is compressed JSON (`codec`)."""
 
-Index(
-    "ix_occurrences_seen",
-    *(OCCURRENCES.c[name] for name in ("torch", "finding_id", "first_seen", "last_seen", "count")),
+Index("ix_occurrences_verdict", OCCURRENCES.c.verdict, OCCURRENCES.c.finding_id)
+
+SEEN: Final = Table(
+    "seen",
+    METADATA,
+    _owner("findings"),
+    *(Column(name, Text, primary_key=True) for name in ("torch", "stage")),
+    Column("count", BigInteger, nullable=False),
+    *(Column(name, Text, nullable=False) for name in ("first_seen", "last_seen")),
+    sqlite_with_rowid=False,
 )
+"""The sightings of a finding under a version of torch in a stage: the sums of its occurrences. Pages about all findings
+read these rows, of which there are far fewer.
+"""
 
 CAMPAIGNS: Final = _table("campaigns", Campaign, (), Column("id", Integer, primary_key=True))
 PROGRESS: Final = _table("progress", Progress, ("when",), _owner("campaigns"))
@@ -231,6 +241,22 @@ def summaries(session: Session, condition: ColumnElement[bool]) -> Iterator[Find
     return readable("finding", rows, _summary)
 
 
+class Programs(msgspec.Struct, frozen=True):
+    """The programs of a finding, without the rest of its document."""
+
+    original: str | None = None
+    minimal: str | None = None
+
+
+def programs(session: Session, condition: ColumnElement[bool]) -> dict[str, str]:
+    """The smallest program of each finding that fits, else its first one. Those without a program are left out."""
+    rows = _selected(session, DOCUMENTS.c.document, condition)
+    read = readable(
+        "finding", rows, lambda row: (row.finding_id, msgspec.json.decode(_document(row.document), type=Programs))
+    )
+    return {name: program for name, known in read if (program := known.minimal or known.original)}
+
+
 def _summary(row: Row[Any]) -> FindingSummary:
     summary = msgspec.json.decode(_document(row.summary), type=FindingSummary)
     counted = {name: row._mapping[name] for name in COUNTED}
@@ -260,7 +286,7 @@ def _finding(row: Any, occurrences: Iterable[RowMapping]) -> Finding:
     seen = []
     for occurrence in occurrences:
         stored = occurrence.get("observed")
-        fields = {name: occurrence[name] for name in SEEN}
+        fields = {name: occurrence[name] for name in _BRIEF}
         observed = None if stored is None else unpacked(stored, Failure)
         seen.append(msgspec.convert({**fields, "observed": observed}, Occurrence))
     finding = normalized(msgspec.structs.replace(finding, occurrences=tuple(seen)))
@@ -268,19 +294,20 @@ def _finding(row: Any, occurrences: Iterable[RowMapping]) -> Finding:
     return finding
 
 
-SEEN: Final = tuple(name for name in Occurrence.__struct_fields__ if name != "observed")
+_BRIEF: Final = tuple(name for name in Occurrence.__struct_fields__ if name != "observed")
 """The fields of an occurrence but its failure."""
 
 
 def add_finding(session: Session, finding: Finding) -> None:
     """Add a finding that is not in the database, with its occurrences."""
     finding = normalized(finding)
-    for table in (DOCUMENTS, OCCURRENCES):  # rows that a deletion without foreign keys left
+    for table in (DOCUMENTS, OCCURRENCES, SEEN):  # rows that a deletion without foreign keys left
         session.execute(delete(table).where(table.c.finding_id == finding.id))
     session.execute(insert(FINDINGS).values(id=finding.id, **_columns(finding)))
     session.execute(insert(DOCUMENTS).values(finding_id=finding.id, **_documents(finding)))
-    for seen in finding.occurrences:
-        add_occurrence(session, finding.id, seen)
+    add_occurrences(session, finding.id, finding.occurrences)
+    if rows := _sums(finding):
+        session.execute(insert(SEEN), rows)
 
 
 def save_finding(session: Session, finding: Finding) -> None:
@@ -290,11 +317,33 @@ def save_finding(session: Session, finding: Finding) -> None:
     session.execute(update(DOCUMENTS).where(DOCUMENTS.c.finding_id == finding.id).values(**_documents(finding)))
 
 
-def add_occurrence(session: Session, finding_id: str, seen: Occurrence) -> None:
-    """Add an occurrence of a finding."""
-    observed = None if seen.observed is None else packed(seen.observed)
-    fields = {name: getattr(seen, name) for name in SEEN}
-    session.execute(insert(OCCURRENCES).values(finding_id=finding_id, observed=observed, **fields))
+def add_occurrences(session: Session, finding_id: str, occurrences: Iterable[Occurrence]) -> None:
+    """Add occurrences of a finding."""
+
+    def row(seen: Occurrence) -> dict[str, object]:
+        observed = None if seen.observed is None else packed(seen.observed)
+        return {"finding_id": finding_id, "observed": observed, **{name: getattr(seen, name) for name in _BRIEF}}
+
+    if rows := list(map(row, occurrences)):
+        session.execute(insert(OCCURRENCES), rows)
+
+
+def _sums(finding: Finding) -> list[dict[str, object]]:
+    """The rows of `SEEN` of a finding."""
+    together: dict[tuple[str, str], list[Occurrence]] = {}
+    for seen in finding.occurrences:
+        together.setdefault((seen.torch, seen.stage), []).append(seen)
+    return [
+        {
+            "finding_id": finding.id,
+            "torch": torch,
+            "stage": stage,
+            "count": sum(seen.count for seen in same),
+            "first_seen": min(seen.first_seen for seen in same),
+            "last_seen": max(seen.last_seen for seen in same),
+        }
+        for (torch, stage), same in together.items()
+    ]
 
 
 def _columns(finding: Finding) -> Mapping[str, object]:
@@ -303,7 +352,7 @@ def _columns(finding: Finding) -> Mapping[str, object]:
         raise RowError(f"finding {finding.id!r}: not an id of its signature, expected {finding.signature.key}")
     site = finding.site
     texts = (finding.id, site.module, site.function, finding.anchor, finding.given_title, finding.owner)
-    more = (*finding.labels, *(note.text for note in finding.notes), *finding.links)
+    more = (*finding.labels, *(note.text for note in finding.notes), *finding.links, *finding.ops)
     same = ("kind", "cause", "state", "anchor", "owner", "priority", "duplicate_of", "steps", "data_dependent")
     return {
         **{name: getattr(finding, name) for name in (*same, "count", "first_seen", "last_seen")},
@@ -313,7 +362,7 @@ def _columns(finding: Finding) -> Mapping[str, object]:
         "labels": list(finding.labels),
         "fixed_in": list(finding.fixed_in),
         "former": list(finding.former),
-        "searched": "\n".join(text for text in (*texts, *more) if text),
+        "searched": "\n".join(text for text in (*texts, *more) if text).lower(),
     }
 
 

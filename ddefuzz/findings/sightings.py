@@ -16,13 +16,14 @@ from sqlalchemy.orm import Session
 from ddefuzz.findings.lifecycle import State, recurs
 from ddefuzz.findings.model import MOST_OBSERVED, Finding, Occurrence, Sighting, id_of, slim
 from ddefuzz.findings.schema import (
-    DOCUMENTS,
     FINDINGS,
     MET,
     OCCURRENCES,
+    SEEN,
     add_finding,
-    add_occurrence,
+    add_occurrences,
     only,
+    programs,
     readable,
     save_finding,
     to_record,
@@ -52,15 +53,7 @@ class Newest(msgspec.Struct, frozen=True):
     steps: int | None
 
 
-class Programs(msgspec.Struct, frozen=True):
-    """The programs of a finding, without the rest of its document."""
-
-    original: str | None = None
-    minimal: str | None = None
-
-
 _OF: Final[BindParameter[Any]] = bindparam("of")
-_DOCUMENT: Final = select(DOCUMENTS.c.finding_id, DOCUMENTS.c.document).where(DOCUMENTS.c.finding_id == _OF)
 _NEWEST: Final = (
     select(*(FINDINGS.c[name] for name in Newest.__struct_fields__))
     .where(FINDINGS.c.key == _OF)
@@ -79,6 +72,11 @@ _SEEN_AGAIN: Final = (
     .where(FINDINGS.c.id == _OF)
     .values(count=FINDINGS.c.count + bindparam("more"), last_seen=_latest(FINDINGS))
 )
+_ADD: Final = (
+    update(SEEN)
+    .where(SEEN.c.finding_id == _OF, SEEN.c.torch == bindparam("in_torch"), SEEN.c.stage == bindparam("in_stage"))
+    .values(count=SEEN.c.count + bindparam("more"), last_seen=_latest(SEEN))
+)
 _IS_MET: Final = select(exists().where(MET.c.campaign_id == _OF, MET.c.finding_id == bindparam("met")))
 """What a sighting of a known finding runs. Making a statement takes longer than running it, so they are made once."""
 
@@ -92,14 +90,19 @@ def save_sighting(session: Session, sighting: Sighting, now: str, campaign: int 
     if known is None:
         finding = Finding(id=name, signature=sighting.signature, cause=sighting.cause)
         add_finding(session, _begun(finding, sighting))
-    is_elsewhere = _count(session, name, sighting, now)
-    is_first = known is not None and known.steps is None and _is_first_program(session, name, sighting)
+    is_elsewhere, more = _count(session, name, sighting, now), len(sighting.ops or ("",))
+    of = {"torch": sighting.torch, "stage": sighting.failure.observation.stage}
+    values = {"of": name, "more": more, "now": now, "in_torch": of["torch"], "in_stage": of["stage"]}
+    if not session.connection().execute(_ADD, values).rowcount:
+        session.execute(insert(SEEN).values(finding_id=name, **of, count=more, first_seen=now, last_seen=now))
+    lacks_steps = known is not None and known.steps is None and sighting.program is not None
+    is_first = lacks_steps and not programs(session, FINDINGS.c.id == name)
     if is_elsewhere or is_first:
         stored = only(whole_findings(session, FINDINGS.c.id == name, observed=False))
         assert stored is not None
         save_finding(session, _begun(stored, sighting) if is_first else stored)
     else:
-        session.execute(_SEEN_AGAIN, {"of": name, "more": len(sighting.ops or ("",)), "now": now})
+        session.execute(_SEEN_AGAIN, {"of": name, "more": more, "now": now})
     if campaign is not None and not session.scalar(_IS_MET, {"of": campaign, "met": name}):
         session.execute(insert(MET).values(campaign_id=campaign, finding_id=name))
     return RecordResult(name, is_new=known is None)
@@ -108,15 +111,6 @@ def save_sighting(session: Session, sighting: Sighting, now: str, campaign: int 
 def _begun(finding: Finding, sighting: Sighting) -> Finding:
     """The finding with the program and the failure with which it was first seen."""
     return replace(finding, original=sighting.program, failure=slim(sighting.failure))
-
-
-def _is_first_program(session: Session, finding_id: str, sighting: Sighting) -> bool:
-    """Whether a finding has no program yet, and the sighting has."""
-    if sighting.program is None:
-        return False
-    rows = session.execute(_DOCUMENT, {"of": finding_id})
-    known = only(readable("finding", rows, lambda row: msgspec.json.decode(row.document, type=Programs)))
-    return known is not None and known.original is None and known.minimal is None
 
 
 def _count(session: Session, finding_id: str, sighting: Sighting, now: str) -> bool:
@@ -133,5 +127,5 @@ def _count(session: Session, finding_id: str, sighting: Sighting, now: str) -> b
         failure = slim(sighting.failure) if observed < MOST_OBSERVED else None
         times = {"first_seen": now, "last_seen": now}
         added = Occurrence(**place, verdict=sighting.verdict, count=1, **times, observed=failure)
-        add_occurrence(session, finding_id, added)
+        add_occurrences(session, finding_id, [added])
     return is_new

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.classify.signature import Signature
 from ddefuzz.findings.lifecycle import recurs, version_key
 from ddefuzz.findings.model import Finding, Result
 
@@ -181,5 +182,10 @@ def fails_again(finding: Finding, by_version: Iterable[Result]) -> tuple[str, ..
 
 def program_key(finding: Finding) -> str:
     """What identifies the program of a finding and what it has to show."""
-    parts = (finding.signature.key, finding.stage, finding.minimal or finding.original)
+    return key_of(finding.signature, finding.stage, finding.minimal or finding.original)
+
+
+def key_of(signature: Signature, stage: str | None, program: str | None) -> str:
+    """The `program_key` of a finding with these."""
+    parts = (signature.key, stage, program)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

@@ -34,6 +34,7 @@ from ddefuzz.show.evidence import (
     snippet_of,
     stack_to_site,
 )
+from ddefuzz.versions.model import program_key
 from ddefuzz.web.dashboard import AS_LIST, Line, PageQuery, Unreadable, among, bad_values
 from ddefuzz.web.decision_forms import FormOf, forms_of
 from ddefuzz.web.versions import MatrixCell, matrix_cells
@@ -83,7 +84,7 @@ def finding_page(database: Database, asked: PageQuery, finding_id: str) -> Findi
         source=source,
         stack=stack if stack is not None and stack.lines else None,
         forms=forms_of(finding),
-        matrix=matrix_cells(database.read(lambda session: listing.results(session, finding.id)), finding),
+        matrix=matrix_cells(database.read(lambda session: listing.results(session, finding.id)), program_key(finding)),
         same_change=same_change,
         similar=tuple(similar(finding, [one for one in others if one not in same_change])),
     )

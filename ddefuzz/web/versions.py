@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Final, Literal
 
@@ -15,9 +15,9 @@ from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import version_key
 from ddefuzz.findings.listing import VersionCount, result_page, statuses
-from ddefuzz.findings.model import Finding, Result
-from ddefuzz.findings.schema import FINDINGS, readable, whole_findings
-from ddefuzz.versions.model import Cell, Change, Line, Status, cell_of_result, program_key
+from ddefuzz.findings.model import Result
+from ddefuzz.findings.schema import FINDINGS, programs, readable
+from ddefuzz.versions.model import Cell, Change, Line, Status, cell_of_result, key_of
 from ddefuzz.web.dashboard import PageQuery, Unreadable
 
 ON_A_PAGE: Final = 50
@@ -100,29 +100,29 @@ def _matrix(session: Session, asked: VersionsQuery) -> Matrix:
     counts = statuses(session)
     differing = asked.show == "differing"
     total, results = result_page(session, differing=differing, first=(asked.page - 1) * ON_A_PAGE, most=ON_A_PAGE)
-    cases = FINDINGS.c.id.in_({result.case for result in results})
-    known = {finding.id: finding for finding in whole_findings(session, cases, observed=False)}
+    cases = sorted({result.case for result in results})
+    known = {finding.id: finding for finding in listing.by_ids(session, cases)}
+    texts = programs(session, FINDINGS.c.id.in_(cases))
+    keys = {name: key_of(one.signature, one.stage, texts.get(name)) for name, one in known.items()}
     return Matrix(
         statuses={torch: counts[torch] for torch in in_order(counts)},
         total=total,
         page=asked.page,
         pages=max(1, -(-total // ON_A_PAGE)),
         lines=tuple(
-            _line(case, list(group), known.get(case)) for case, group in groupby(results, lambda result: result.case)
+            _line(case, known[case].title if case in known else "", matrix_cells(group, keys.get(case)))
+            for case, group in groupby(results, lambda result: result.case)
         ),
     )
 
 
-def _line(case: str, results: Sequence[Result], finding: Finding | None) -> MatrixLine:
-    cells = matrix_cells(results, finding)
+def _line(case: str, title: str, cells: dict[str, MatrixCell]) -> MatrixLine:
     plain = {torch: Cell(cell.status, cell.shows, cell.runs, cell.reason) for torch, cell in cells.items()}
-    title = "" if finding is None else finding.title
     return MatrixLine(id=case, title=title, change=Line(case, title, plain).change, cells=cells)
 
 
-def matrix_cells(results: Iterable[Result], finding: Finding | None) -> dict[str, MatrixCell]:
-    """What `ddefuzz matrix` found of one finding, by version of torch, oldest first."""
-    program = None if finding is None else program_key(finding)
+def matrix_cells(results: Iterable[Result], program: str | None) -> dict[str, MatrixCell]:
+    """What `ddefuzz matrix` found of one finding, by version of torch, oldest first. `program` is its `program_key`."""
 
     def cell_of(result: Result) -> tuple[str, MatrixCell]:
         outdated = program is not None and result.program != program

@@ -195,7 +195,7 @@ def test_a_place_that_is_not_one(tmp_path: Path, given: str, message: str) -> No
 
 def test_check_returns_a_line_for_doctor(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ddefuzz.db"
-    assert check(parse_url(url(path))) == f"sqlite:///{path}: schema 0015, 0 findings, writable"
+    assert check(parse_url(url(path))) == f"sqlite:///{path}: schema 0016, 0 findings, writable"
 
 
 ENDLESS = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS finding_id, '' AS summary FROM r"

@@ -6,14 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Barrier
 
 import msgspec
 import pytest
 
+from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Finding
+from ddefuzz.findings.model import Finding, stamp, summary_of
 from tests.findings.arbitrary_findings import START
 from tests.findings.kill_writers import SIGNATURES, sighting_at
 from tests.findings.servers import new_database
@@ -41,6 +44,7 @@ def test_nothing_is_lost_and_nothing_half_made_by_kill_9(url: str) -> None:
 
 WRITING = """\
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from ddefuzz.findings.database import Database
 from tests.findings.kill_writers import sighting_at
@@ -65,6 +69,34 @@ def test_four_writers_at_once_make_each_finding_once(url: str) -> None:
         found = database.findings()
     assert len(found) == SIGNATURES
     assert sum(one.count for one in found) == 400
+
+
+@pytest.mark.slow
+def test_fifty_writers_at_once_count_each_sighting_once(url: str) -> None:
+    """Each has connections of its own. They begin with a database that has no tables yet."""
+    begin = Barrier(50)
+
+    def write(writer: int) -> None:
+        begin.wait()
+        with Database.open(url) as database:
+            campaign = database.start_campaign(profile="p", seed=writer, generator="g", options={}, when=START)
+            for number in range(10):
+                with database.transaction():
+                    database.record(sighting_at(writer, number), START + timedelta(seconds=number), campaign)
+                    database.advance(campaign, number + 1, START)
+
+    with ThreadPoolExecutor(50) as threads:
+        list(threads.map(write, range(50)))
+    with Database.open(url) as database:
+        found, campaigns = database.findings(), database.unfinished()
+        assert (len(found), sum(one.count for one in found)) == (10, 500)
+        assert {one.ops for one in found} == {tuple(sorted(f"writer{writer}" for writer in range(50)))}
+        assert [one.next_index for one in campaigns] == [10] * 50
+        assert database.read(listing.versions) == (
+            listing.VersionCount("2.13.0", 10, 500, stamp(START), stamp(START + timedelta(seconds=9))),
+        )
+        listed = database.read(lambda session: listing.selected(session, listing.Query()))
+        assert listed == tuple(map(summary_of, found))
 
 
 def shard(tmp_path: Path, number: int) -> tuple[Finding, ...]:

@@ -5,16 +5,23 @@ tables only gets them.
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import inspect, select, text
 
 from ddefuzz.errors import DatabaseError
+from ddefuzz.findings import listing
 from ddefuzz.findings.connection import SCHEMA_REVISION
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import met_by
-from tests.findings.arbitrary_findings import CHUNK, START, sighting
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.schema import SEEN
+from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
+from tests.findings.servers import new_database
 
 
 def of_schema(path: Path, revision: str) -> None:
@@ -48,7 +55,7 @@ def test_tables_that_a_schema_lacks_are_added(tmp_path: Path) -> None:
     path = tmp_path / "extended.db"
     of_schema(path, "0014")
     with closing(sqlite3.connect(path)) as connection, connection:
-        for table in ("met", "reached"):
+        for table in ("met", "reached", "seen"):
             connection.execute(f"DROP TABLE {table}")
     with Database.open(f"sqlite:///{path}", create=False) as database:
         campaign = database.start_campaign(profile="captures", seed=1, generator="1", options={}, when=START)
@@ -57,6 +64,51 @@ def test_tables_that_a_schema_lacks_are_added(tmp_path: Path) -> None:
         assert [finding.id for finding in database.findings()] == [CHUNK.key]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(SCHEMA_REVISION,)]
+
+
+def older(url: str) -> tuple[Finding, ...]:
+    """Make a database as schema 0015 had it: no sums of sightings, and ops are not searched."""
+    with Database.open(url) as database:
+        for signature, torch in ((CHUNK, "2.13.0"), (CHUNK, "2.15.0"), (ROLL, "2.13.0")):
+            database.record(sighting(signature, torch=torch, ops=("torch.a_b", "torch.c")), START)
+        findings = database.findings()
+        statements = [
+            "DROP TABLE seen",
+            "DROP INDEX ix_occurrences_verdict",
+            "CREATE INDEX ix_occurrences_seen ON occurrences (torch, finding_id, first_seen, last_seen, count)",
+            "UPDATE findings SET searched = 'Searched'",
+            "UPDATE alembic_version SET version_num = '0015'",
+        ]
+        database.write(lambda session: [session.execute(text(statement)) for statement in statements])
+    return findings
+
+
+def sums(database: Database) -> set[tuple[object, ...]]:
+    return {tuple(row) for row in database.read(lambda session: session.execute(select(SEEN)).all())}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_an_older_schema_is_extended_once_by_fifty_at_once(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    is_file = kind == "sqlite"
+    url = f"sqlite:///{tmp_path / 'a.db'}" if is_file else new_database(request.getfixturevalue("postgres"))
+    findings = older(url)
+    with ThreadPoolExecutor(50) as threads:
+        opened = list(threads.map(Database.open, [url] * 50))
+    for database in opened:
+        database.close()
+    with Database.open(url, create=False) as database, Database.open("sqlite://") as new:
+        new.put(findings)
+        assert database.findings() == new.findings() == findings
+        assert sums(database) == sums(new)
+        assert {len(row) for row in sums(new)} == {6}
+        for word, ids in (("a_B", [CHUNK.key, ROLL.key]), ("axb", []), ("seaRched", [CHUNK.key, ROLL.key])):
+            query = listing.Query(words=(word,))
+            assert [one.id for one in database.read(partial(listing.selected, query=query))] == sorted(ids)
+        indexes = database.read(lambda session: inspect(session.connection()).get_indexes("occurrences"))
+        assert [index["name"] for index in indexes] == ["ix_occurrences_verdict"]
 
 
 def test_a_new_database_says_its_schema(tmp_path: Path) -> None:
