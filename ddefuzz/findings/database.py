@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from threading import local
@@ -51,6 +51,8 @@ from ddefuzz.findings.model import (
 from ddefuzz.findings.schema import (
     CAMPAIGNS,
     FINDINGS,
+    KEPT_POINTS,
+    LATEST,
     PROGRESS,
     REACHED,
     RESULTS,
@@ -71,6 +73,9 @@ from ddefuzz.findings.url import DatabaseUrl, parse_url
 Answer = TypeVar("Answer")
 Record = TypeVar("Record")
 JoinSites = Callable[[SiteRecord, SiteRecord], SiteRecord]
+
+RESUMABLE = timedelta(days=30)
+"""How long after its last result a campaign can be resumed."""
 
 AT_A_TIME = 200
 """The number of sites whose keys are parameters of one statement. Older SQLite takes at most 999 parameters."""
@@ -258,8 +263,14 @@ class Database:
     def start_campaign(
         self, *, profile: str, seed: int, generator: str, options: dict[str, object], when: datetime
     ) -> int:
-        """Save what a campaign's cases depend on, before the first is drawn. Returns the campaign's id."""
+        """Save what a campaign's cases depend on, before the first is drawn. Returns the campaign's id.
+
+        Campaigns that nobody has resumed for `RESUMABLE` end: what they would be resumed with is deleted.
+        """
         with self._writing() as session:
+            silent = CAMPAIGNS.c.finished.is_(False) & (CAMPAIGNS.c.updated < stamp(when - RESUMABLE))
+            for old in session.scalars(select(CAMPAIGNS.c.id).where(silent)).all():
+                _end(session, old)
             same = {"profile": profile, "seed": seed, "generator": generator, "options": options}
             times = {"started": stamp(when), "updated": stamp(when)}
             added = insert(CAMPAIGNS).values(**same, **times, next_index=0, ahead=[], finished=False)
@@ -291,11 +302,10 @@ class Database:
             return tuple(session.scalars(rows))
 
     def finish_campaign(self, campaign: int, when: datetime) -> None:
-        """Save that a campaign has ended and cannot be resumed."""
+        """Save that a campaign has ended and cannot be resumed. Of its counts over time about `KEPT_POINTS` stay."""
         with self._writing() as session:
-            ended = update(CAMPAIGNS).where(CAMPAIGNS.c.id == campaign)
-            session.execute(ended.values(finished=True, updated=stamp(when)))
-            session.execute(delete(STEPS).where(STEPS.c.campaign_id == campaign))
+            session.execute(update(CAMPAIGNS).where(CAMPAIGNS.c.id == campaign).values(updated=stamp(when)))
+            _end(session, campaign)
 
     def unfinished(self) -> tuple[Campaign, ...]:
         """The campaigns that can be resumed, the latest first."""
@@ -437,6 +447,17 @@ def _check_duplicate(session: Session, before: Finding, after: Finding) -> None:
             )
         repeats = session.scalars(select(FINDINGS.c.id).where(FINDINGS.c.duplicate_of == after.id))
         check_original(after, original, repeats)
+
+
+def _end(session: Session, campaign: int) -> None:
+    """End a campaign: what is kept of it from then on does not grow with its length."""
+    session.execute(update(CAMPAIGNS).where(CAMPAIGNS.c.id == campaign).values(finished=True))
+    session.execute(delete(STEPS).where(STEPS.c.campaign_id == campaign))
+    of_campaign = PROGRESS.c.campaign_id == campaign
+    times = session.scalars(select(PROGRESS.c.when).where(of_campaign).order_by(PROGRESS.c.when)).all()
+    kept = {*times[:: len(times) // KEPT_POINTS + 1], *times[-LATEST:]}
+    if len(kept) < len(times):
+        session.execute(delete(PROGRESS).where(of_campaign, PROGRESS.c.when.not_in(sorted(kept))))
 
 
 def _replace_row(session: Session, table: Table, key: Mapping[str, object], values: Mapping[str, object]) -> None:

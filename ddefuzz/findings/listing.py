@@ -35,6 +35,7 @@ from ddefuzz.findings.model import Campaign, Finding, FindingSummary, Progress, 
 from ddefuzz.findings.schema import (
     CAMPAIGNS,
     FINDINGS,
+    LATEST,
     MET,
     OCCURRENCES,
     PROGRESS,
@@ -291,12 +292,6 @@ def _fixed(session: Session) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The fixed findings with the versions of torch that have the fix."""
     rows = session.execute(select(FINDINGS.c.id, FINDINGS.c.fixed_in).where(FINDINGS.c.state == "fixed"))
     return readable("finding", rows, lambda row: msgspec.convert(tuple(row), tuple[str, tuple[str, ...]]))
-
-
-LATEST = 8
-"""The number of a campaign's latest counts that are always read. Campaigns save one every 10 seconds, and their rate is
-that of the last minute.
-"""
 
 
 def campaigns(session: Session, most: int, first: int = 0) -> tuple[Campaign, ...]:

@@ -148,6 +148,12 @@ read these rows, of which there are far fewer.
 CAMPAIGNS: Final = _table("campaigns", Campaign, (), Column("id", Integer, primary_key=True))
 PROGRESS: Final = _table("progress", Progress, ("when",), _owner("campaigns"))
 
+KEPT_POINTS: Final = 190
+"""About how many counts over time are kept of a campaign that has ended. One that runs saves one every 10 seconds."""
+
+LATEST: Final = 8
+"""The number of a campaign's latest counts that are always kept, and read: its rate is that of the last minute."""
+
 MET: Final = Table(
     "met",
     METADATA,

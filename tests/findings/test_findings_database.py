@@ -22,7 +22,7 @@ from ddefuzz.answers.model import Answers, Control, Tally
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import DatabaseError, InputError, RowError, refusals
 from ddefuzz.findings import listing
-from ddefuzz.findings.database import Database
+from ddefuzz.findings.database import RESUMABLE, Database
 from ddefuzz.findings.decisions import DECISIONS, By, changed, dup, link, note, set_state, undo, undup
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.lifecycle import State
@@ -32,12 +32,14 @@ from ddefuzz.findings.model import (
     Confirmation,
     Finding,
     HistoryEntry,
+    Progress,
     as_document,
     id_of,
     sequence_of,
     stamp,
     summary_of,
 )
+from ddefuzz.findings.schema import KEPT_POINTS, LATEST
 from tests.findings.arbitrary_findings import (
     CHUNK,
     OTHER_PROGRAM,
@@ -53,6 +55,7 @@ from tests.findings.servers import new_database
 
 PROPERTY = settings(database=None, deadline=None, derandomize=True)
 WHO = "ada"
+SITES = {"fallback_sites": 3, "dde_sites": 4, "findings": 5}
 
 
 def url_in(folder: Path | str, name: str = "ddefuzz.db") -> str:
@@ -294,6 +297,46 @@ def test_campaigns_can_be_resumed_until_they_are_finished(database: Database) ->
     assert (unfinished.next_index, unfinished.seed, unfinished.options) == (40, seed, options)
     database.finish_campaign(campaign, START)
     assert database.unfinished() == ()
+
+
+def begun(database: Database, when: datetime) -> int:
+    """A campaign that begins at this time."""
+    return database.start_campaign(profile="captures", seed=7, generator="1", options={}, when=when)
+
+
+def test_what_is_kept_of_a_campaign_that_has_ended_does_not_grow(database: Database) -> None:
+    """Its counts and sightings stay. Those over time are thinned, and the results of its cases are deleted."""
+    with database.transaction():
+        campaign = begun(database, START)
+        for at in range(1_000):
+            point = Progress(when=stamp(START + timedelta(seconds=at)), cases=at, seconds=at, cpu_seconds=at, **SITES)
+            database.add_progress(campaign, point)
+            database.add_step(campaign, b"counted")
+        database.record(sighting(), START, campaign)
+        database.advance(campaign, 1_000, START)
+    points = partial(listing.progress, campaigns_=[campaign], most=10_000)
+    assert len(database.read(points)[campaign]) == 1_000
+    database.finish_campaign(campaign, START + timedelta(hours=1))
+    cases = [point.cases for point in database.read(points)[campaign]]
+    assert (cases[0], cases[-LATEST:]) == (0, list(range(1_000 - LATEST, 1_000)))
+    assert KEPT_POINTS / 2 < len(cases) <= KEPT_POINTS + LATEST
+    assert database.steps(campaign) == ()
+    kept = database.read(partial(listing.campaign, number=campaign))
+    assert kept is not None
+    assert (kept.next_index, kept.updated) == (1_000, stamp(START + timedelta(hours=1)))
+    assert (database.findings()[0].count, database.read(partial(listing.met_by, number=campaign))) == (1, (CHUNK.key,))
+
+
+def test_a_campaign_that_nobody_resumes_ends(database: Database) -> None:
+    old, new = (begun(database, START + timedelta(days=day)) for day in (0, 2))
+    for campaign in (old, new):
+        database.add_step(campaign, b"counted")
+    latest = begun(database, START + RESUMABLE + timedelta(days=1))
+    assert [one.id for one in database.unfinished()] == [latest, new]
+    assert (database.steps(old), database.steps(new)) == ((), (b"counted",))
+    ended = database.read(partial(listing.campaign, number=old))
+    assert ended is not None
+    assert (ended.finished, ended.updated) == (True, stamp(START))
 
 
 @pytest.mark.slow
