@@ -260,16 +260,19 @@ BENCHMARKS = {
     "load": Benchmark(
         """Measure a database with many sightings: record, list, show, decide, merge, answer pages of `serve`.
 
-        The sightings are written to the databases of shards, which are merged. Each step is then measured in the merged
-        database and, in turn with it, in one with a single finding. For the pages 200 campaigns, a sweep and the
-        results of a version matrix are added. Exit code 1: a sighting is lost.
+        The findings of findings/ are given again under other names, with as many records as are asked for. They are
+        written to the databases of shards, which are merged. Each step is then measured in the merged database and, in
+        turn with it, in one with a single finding. For the pages 200 campaigns, a sweep and the results of a version
+        matrix are added. Exit code 1: a sighting is lost.
         """,
         "load:run",
         (
-            option("--sightings", 100_000, "Number of sightings. Each is a record of its own."),
+            option("--sightings", 100_000, "Number of sightings."),
             option("--signatures", 1_000, "Number of findings that they belong to."),
+            option("--each", 1, "Number of sightings in a record (an op under a version of torch)."),
             option("--shards", 20, "Number of databases.", most=200),
             option("--requests", 7, "How often each step and page is measured."),
+            option("--db", (), "URL of an empty database to merge into, and of one for the single finding.", "urls"),
         ),
     ),
     "mutants": Benchmark(

@@ -1,5 +1,8 @@
 """The cost of a database with many sightings, next to one with a single finding: to record, list, show and decide, to
 merge the databases of shards, and to answer the pages of the dashboard.
+
+The findings of `findings/` are given again under other names, each with as many records (of an op and a version of
+torch) as are asked for.
 """
 
 from __future__ import annotations
@@ -7,14 +10,17 @@ from __future__ import annotations
 import http.client
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import create_engine, func, insert, select, text
+from msgspec.structs import replace
+from sqlalchemy import func, insert, select, text
+from sqlalchemy.orm import Session as Connected
 
 from ci.bench.command import Result, Session
 from ddefuzz.classify.cause import Classification
@@ -26,8 +32,10 @@ from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, set_state
-from ddefuzz.findings.model import Progress, Sighting, stamp
+from ddefuzz.findings.model import MOST_OBSERVED, Finding, Progress, Sighting, stamp
 from ddefuzz.findings.schema import OCCURRENCES, PROGRESS
+from ddefuzz.findings.textform import read_findings
+from ddefuzz.findings.url import parse_url
 from ddefuzz.instrument.events import Frame, Place, RaisedError
 from ddefuzz.show.blocks import Block, prose, table
 from ddefuzz.sweep.tasks import OpFailure, OpResult
@@ -38,6 +46,8 @@ START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 BATCH: Final = 200
 """The number of sightings that are saved together."""
+
+FINDINGS_FOLDER: Final = Path(__file__).parents[2] / "findings"
 
 CAMPAIGNS, POINTS, OPS = 200, 240, 1_400
 """Campaigns with one point a minute for four hours, and as many ops as a sweep of torch 2.13.0 has."""
@@ -69,7 +79,7 @@ PATHS: Final = (
 
 class LoadStep(msgspec.Struct, frozen=True):
     """Milliseconds of CPU time of one step with all sightings, and with those of an almost empty database, if that has
-    them. `milliseconds` are those of the clock.
+    them. `milliseconds` are those of the clock. The time of a server counts.
     """
 
     step: str
@@ -79,8 +89,11 @@ class LoadStep(msgspec.Struct, frozen=True):
 
 
 class LoadCost(msgspec.Struct, frozen=True):
-    """The sightings that were written to the shards, and what the merged database has: nothing may be lost."""
+    """The sightings that were written to the shards, and what the merged database has: nothing may be lost. `database`
+    is its kind. `bytes` are those of findings and records, without what the pages of campaigns need.
+    """
 
+    database: str
     sightings: int
     shards: int
     findings: int
@@ -88,7 +101,7 @@ class LoadCost(msgspec.Struct, frozen=True):
     counted: int
     bytes: int
     steps: tuple[LoadStep, ...]
-    schema: str = "ddefuzz.bench.load/2"
+    schema: str = "ddefuzz.bench.load/3"
 
 
 def sighting(number: int, signatures: int) -> Sighting:
@@ -103,51 +116,112 @@ def sighting(number: int, signatures: int) -> Sighting:
         classified=Classification(failure, signature, "avoidable", "rule"),
         verdict="fails",
         ops=(f"torch.op{number // signatures}",),
-        torch="2.13.0",
+        torch=VERSIONS[0],
         program=None,
     )
 
 
-def run(session: Session, sightings: int, signatures: int, shards: int, requests: int) -> Result:
+def recorded(sightings: int, signatures: int, each: int) -> Iterator[Finding]:
+    """Findings with so many sightings in all, `each` of them in one record: those of the text form, given again."""
+    templates = [one for one in read_findings(FINDINGS_FOLDER, START) if one.occurrences]
+    records = sightings // each
+    for number in range(signatures):
+        template = templates[number % len(templates)]
+        site = replace(template.site, function=f"{template.site.function}_{number}")
+        signature = replace(template.signature, site=site)
+        occurrences, known = [], min(len(template.occurrences), MOST_OBSERVED)
+        for at in range(len(range(number, records, signatures))):
+            seen = template.occurrences[at % len(template.occurrences)]
+            times = {name: stamp(START + timedelta(seconds=number + at)) for name in ("first_seen", "last_seen")}
+            of = {"torch": VERSIONS[at % len(VERSIONS)], "op": f"torch.op{at}", "count": each, **times}
+            occurrences.append(replace(seen, **of, observed=seen.observed if at < known else None))
+        cut = {"state": "new", "duplicate_of": None} if template.duplicate_of else {}
+        yield replace(template, id=signature.key, signature=signature, occurrences=tuple(occurrences), former=(), **cut)
+
+
+def run(
+    session: Session, sightings: int, signatures: int, each: int, shards: int, requests: int, urls: tuple[str, ...]
+) -> Result:
     """Write the sightings to the databases of shards, merge these, and measure what people and campaigns do then."""
+    if len(urls) not in (0, 2):
+        raise InputError(f"--db: found {len(urls)}, expected two: the database, and that with one finding")
     steps: list[LoadStep] = []
-    urls = [f"sqlite:///{session.folder / f'shard{number}.db'}" for number in range(shards)]
-    with _cpu(steps, f"record one sighting, {BATCH} in a transaction", sightings):
-        for shard, url in enumerate(urls):
-            session.live.update(f"writing shard {shard + 1} of {shards}")
-            _write(url, range(shard, sightings, shards), signatures)
-    merged, empty = (f"sqlite:///{session.folder / name}" for name in ("merged.db", "empty.db"))
+    signatures = min(signatures, sightings // each)
+    merged, empty = urls or [f"sqlite:///{session.folder / name}" for name in ("merged.db", "empty.db")]
+    whole, key = recorded(sightings, signatures, each), sighting(0, signatures).signature.key
     with Database.open(merged) as database, Database.open(empty) as small:
-        with _cpu(steps, "merge one shard", shards), database.transaction():
-            for shard, url in enumerate(urls):
-                session.live.update(f"merging shard {shard + 1} of {shards}")
-                with Database.open(url, create=False) as other:
-                    database.merge(other.findings())
-        counted = database.read(lambda session: session.scalar(select(func.sum(OCCURRENCES.c.count)))) or 0
-        records = database.read(lambda session: session.scalar(select(func.count()).select_from(OCCURRENCES))) or 0
-        findings = database.read(lambda session: listing.counts(session).total)
-        _write(empty, range(1), signatures)
-        key = sighting(0, signatures).signature.key
+        server = Server(database, small)
+        spent = 0.0
+        for shard in range(shards):
+            if session.stopped():
+                raise KeyboardInterrupt
+            session.live.update(f"writing and merging shard {shard + 1} of {shards}")
+            url = f"sqlite:///{session.folder / f'shard{shard}.db'}"
+            with Database.open(url) as other:
+                other.put(islice(whole, len(range(shard, signatures, shards))))
+                server.look()
+                before = server.cpu()
+                database.merge(other.findings())
+                spent += server.cpu() - before
+            for file in session.folder.glob(f"shard{shard}.db*"):
+                file.unlink()
+        records, counted = database.read(_counted)
+        findings, size = database.read(lambda session: listing.counts(session).total), database.read(_bytes)
+        steps.append(LoadStep(f"merge the records of {BATCH} sightings", 1_000 * spent / sightings * BATCH))
+        for opened in (database, small):
+            opened.record(sighting(0, signatures), START)
         for name, step in _steps(sightings, signatures, key).items():
-            steps.append(_both(session, name, partial(step, database), partial(step, small), requests))
-        with _cpu(steps, "list all findings", 1):
-            database.read(lambda session: listing.selected(session, listing.Query()))
-        with _cpu(steps, "read all findings", 1):
-            database.findings()
-        _fill(database, merged)
+            steps.append(_both(session, name, partial(step, database), partial(step, small), requests, server))
+        for opened in (database, small):
+            _fill(opened)
         with answering(database, Access()) as many, answering(small, Access()) as few:
             for path in (path.format(id=key) for path in PATHS):
-                steps.append(_both(session, path, partial(_get, many, path), partial(_get, few, path), requests))
-    size = sum(path.stat().st_size for path in session.folder.glob("merged.db*"))
-    cost = LoadCost(sightings, shards, findings, records, int(counted), size, tuple(steps))
+                full, one_finding = partial(_get, many, path), partial(_get, few, path)
+                steps.append(_both(session, path, full, one_finding, requests, server))
+    kind = parse_url(merged).for_sqlalchemy().get_backend_name()
+    cost = LoadCost(kind, sightings, shards, findings, records, counted, size, tuple(steps))
     return Result(cost, view(cost), exit_code=0 if cost.counted == cost.sightings else EXIT_FOUND)
+
+
+def _counted(session: Connected) -> tuple[int, int]:
+    """The number of records, and of sightings in them."""
+    row = session.execute(select(func.count(), func.sum(OCCURRENCES.c.count))).one()
+    return int(row[0]), int(row[1] or 0)
+
+
+def _bytes(session: Connected) -> int:
+    """The size of a database."""
+    sqlite = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+    own = {"sqlite": sqlite, "postgresql": "SELECT pg_database_size(current_database())"}
+    return int(session.execute(text(own[session.get_bind().dialect.name])).scalar_one())
+
+
+class Server:
+    """The CPU seconds of this process with the processes of a server on this machine that work for databases."""
+
+    def __init__(self, *databases: Database) -> None:
+        self._databases = databases
+        self._processes: set[int] = set()
+
+    def look(self) -> None:
+        """Note which processes there are now."""
+        query = text("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
+        for database in self._databases:
+            if database.url.path() is None:
+                self._processes |= set(database.read(lambda session: session.scalars(query).all()))
+
+    def cpu(self) -> float:
+        """CPU seconds so far. The kernel counts those of a process in nanoseconds."""
+        files = (Path(f"/proc/{process}/schedstat") for process in self._processes)
+        return time.process_time() + sum(int(file.read_text().split()[0]) / 1e9 for file in files if file.exists())
 
 
 def view(cost: LoadCost) -> Iterator[Block]:
     """What the merged database has, and a row for each step."""
-    head = "{} sightings in {} shards. Merged: {} sightings, {} records, {} findings, {} MB"
+    head = "{}: {} sightings in {} shards. Merged: {} sightings, {} records, {} findings, {} MB"
     megabytes = f"{cost.bytes / 1e6:.0f}"
-    yield prose(head, cost.sightings, cost.shards, cost.counted, cost.records, cost.findings, megabytes)
+    numbers = (cost.sightings, cost.shards, cost.counted, cost.records, cost.findings)
+    yield prose(head, cost.database, *(f"{number:,}" for number in numbers), megabytes)
     rows = [
         (
             f"{step.cpu_milliseconds:.2f}",
@@ -161,25 +235,14 @@ def view(cost: LoadCost) -> Iterator[Block]:
     yield table(titles, rows, right=titles[:3])
 
 
-def _write(url: str, numbers: range, signatures: int) -> None:
-    with Database.open(url) as database:
-        for first in range(0, len(numbers), BATCH):
-            with database.transaction():
-                for number in numbers[first : first + BATCH]:
-                    database.record(sighting(number, signatures), START + timedelta(seconds=number))
-
-
-@contextmanager
-def _cpu(steps: list[LoadStep], step: str, times: int) -> Iterator[None]:
-    start = time.process_time()
-    yield
-    steps.append(LoadStep(step, 1_000 * (time.process_time() - start) / max(1, times)))
-
-
-def _both(session: Session, name: str, full: Callable[[], object], empty: Callable[[], object], times: int) -> LoadStep:
+def _both(
+    session: Session, name: str, full: Callable[[], object], empty: Callable[[], object], times: int, server: Server
+) -> LoadStep:
     """One step with both databases, in turn. The first time, which fills caches, does not count."""
     session.live.update(f"measuring: {name}")
-    spent = [rounds[1:] for rounds in in_turn((full, empty), times + 1, stopped=session.stopped)]
+    full(), empty()
+    server.look()
+    spent = in_turn((full, empty), times, stopped=session.stopped, cpu_clock=server.cpu)
     cpu = [1_000 * median(one.cpu_seconds for one in rounds) for rounds in spent]
     return LoadStep(name, cpu[0], cpu[1], 1_000 * median(one.seconds for one in spent[0]))
 
@@ -188,8 +251,18 @@ def _steps(sightings: int, signatures: int, key: str) -> dict[str, Callable[[Dat
     """What a campaign and a person do with one database."""
     numbers = iter(range(sightings * signatures, 2**62, signatures))
     query, by = listing.Query(open_only=True), By("bench", START, "measured")
+
+    def known_together(database: Database) -> None:
+        with database.transaction():
+            for _ in range(BATCH):
+                database.record(sighting(0, signatures), START)
+
     return {
-        "record one sighting, in a transaction of its own": lambda database: database.record(
+        f"record {BATCH} known sightings, in one transaction": known_together,
+        "record a known sighting, in a transaction of its own": lambda database: database.record(
+            sighting(0, signatures), START
+        ),
+        "record a sighting at a new place, in a transaction of its own": lambda database: database.record(
             sighting(next(numbers), signatures), START
         ),
         "list a page of 50, the latest first": lambda database: database.read(
@@ -212,9 +285,9 @@ def _get(port: int, path: str) -> None:
         raise InputError(f"{path}: found the status {answer.status}, expected 200")
 
 
-def _fill(database: Database, url: str) -> None:
-    """Add campaigns, a sweep in which every third op fails, and results under `VERSIONS`, of which every fifth passes
-    in the last.
+def _fill(database: Database) -> None:
+    """Add campaigns, a sweep in which every third op fails, and results under `VERSIONS`, of which some pass in the
+    last.
     """
     begun, points = START, list[dict[str, Any]]()
     signature = sighting(0, 1).signature
@@ -233,12 +306,13 @@ def _fill(database: Database, url: str) -> None:
             database.save_swept("sweep", swept.op, msgspec.json.encode(swept).decode())
     added = (
         'INSERT INTO results ("case", torch, program, status, shows, runs, reason, "when") '
-        "SELECT id, :torch, '', CASE WHEN :last AND rowid % 5 = 0 THEN 'passes' ELSE 'fails' END, 1, 1, '', :now "
+        "SELECT id, :torch, '', CASE WHEN :last AND id LIKE '%%1' THEN 'passes' ELSE 'fails' END, 1, 1, '', :now "
         "FROM findings"
     )
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(insert(PROGRESS), points)
+
+    def add(session: Connected) -> None:
+        session.execute(insert(PROGRESS), points)
         for torch in VERSIONS:
-            connection.execute(text(added), {"torch": torch, "last": torch == VERSIONS[-1], "now": stamp(START)})
-    engine.dispose()
+            session.execute(text(added), {"torch": torch, "last": torch == VERSIONS[-1], "now": stamp(START)})
+
+    database.write(add)

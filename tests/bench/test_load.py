@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci.bench import load
-from ci.bench.command import Session
-from ddefuzz.cli.output import LiveLine
-from ddefuzz.errors import EXIT_FOUND
+from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.findings.database import Database
 from tests.bench.typed_bench import invoked
 
@@ -31,7 +29,7 @@ def test_each_sighting_is_a_record_and_none_is_lost() -> None:
     document = json.loads(run("--signatures", "7", "--format", "json"))
     assert (document["findings"], document["records"], document["counted"]) == (7, 60, 60)
     measured_twice = [one["step"] for one in document["steps"] if one["empty_cpu_milliseconds"] is not None]
-    assert len(measured_twice) == 4 + len(load.PATHS)
+    assert len(measured_twice) == 6 + len(load.PATHS)
     assert "/findings?sort=last&order=asc" in measured_twice
     assert all(one["cpu_milliseconds"] > 0 for one in document["steps"])
 
@@ -40,14 +38,22 @@ def test_a_lost_sighting_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     merge = Database.merge
     monkeypatch.setattr(Database, "merge", lambda self, findings: merge(self, findings[1:]))
     text = run(code=EXIT_FOUND)
-    assert text.startswith("60 sightings in 3 shards. Merged: 57 sightings, 57 records, 57 findings")
+    assert text.startswith("sqlite: 60 sightings in 3 shards. Merged: 57 sightings, 57 records, 57 findings")
 
 
-def test_a_shard_has_its_part(tmp_path: Path) -> None:
-    cost = load.run(Session(LiveLine("measuring"), tmp_path), 10, 1_000, 2, 1).record
-    assert isinstance(cost, load.LoadCost)
-    with Database.open(f"sqlite:///{tmp_path / 'shard1.db'}") as database:
-        assert sorted(one.site.function or "" for one in database.findings()) == [
-            f"at::native::f{number}" for number in (1, 3, 5, 7, 9)
-        ]
-    assert cost.bytes > 0
+def test_findings_are_given_again_with_many_sightings() -> None:
+    findings = list(load.recorded(100_000, 500, 10))
+    assert len({one.id for one in findings}) == 500
+    assert {len(one.occurrences) for one in findings} == {20}
+    assert sum(one.count for one in findings) == 100_000
+    assert any(seen.observed for one in findings for seen in one.occurrences)
+
+
+def test_a_url_has_its_database(tmp_path: Path) -> None:
+    urls = [f"sqlite:///{tmp_path / name}" for name in ("many.db", "one.db")]
+    run("--each", "2", "--db", urls[0], "--db", urls[1])
+    for url, sightings in zip(urls, (60, 0), strict=True):
+        with Database.open(url, create=False) as database:
+            assert sum(one.count for one in database.findings() if one.minimal) == sightings
+    with pytest.raises(InputError, match="found 1, expected two"):
+        run("--db", urls[0])
