@@ -195,11 +195,11 @@ def difference_page(database: Database, asked: DifferenceQuery) -> DifferencePag
             raise InputError(f"found no campaign {name}, expected one that /campaigns lists")
         lines += _lines(database, (campaign,), datetime.now(UTC))
         sites.append(database.read(partial(listing.reached_by, number=name)))
-        met.append(database.read(partial(listing.met_by, number=name)))
-    alone = [(sites[at] - sites[1 - at], [one for one in met[at] if one not in met[1 - at]]) for at in (0, 1)]
+        met.append({*database.read(partial(listing.met_by, number=name))})
+    alone = [(sites[at] - sites[1 - at], sorted(met[at] - met[1 - at])) for at in (0, 1)]
     return DifferencePage(
         sites=len(sites[0] & sites[1]),
-        findings=len({*met[0]} & {*met[1]}),
+        findings=len(met[0] & met[1]),
         campaigns=tuple(
             CampaignPart(
                 campaign=line,
