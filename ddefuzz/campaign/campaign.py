@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from ddefuzz.answers.model import NOT_JUDGED
+from ddefuzz.campaign.exchange import Exchange
 from ddefuzz.campaign.guide import Guide
 from ddefuzz.campaign.plan import (
     BATCH,
@@ -161,6 +162,7 @@ class Campaign:
     to_confirm: deque[Callable[[], None]] = field(default_factory=deque)
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
     guide: Guide | None = None
+    exchange: Exchange | None = None
     pace: Pace = field(init=False)
     next_undone: int = 0
     start_seconds: float = 0.0
@@ -176,7 +178,7 @@ class Campaign:
         """Work until the budget is spent or a stop is requested. Everything found is saved."""
         self._restore()
         done = frozenset(self.tally.digests)
-        cases = CaseQueue(index for index in self.plan.shard.cases(self.plan.budget) if index not in done)
+        cases = CaseQueue(index for index in self.plan.cases() if index not in done)
         self.start_seconds = self.clock.seconds()
         while self._submit_work(cases) or self.out.total():
             self._save_results()
@@ -188,6 +190,8 @@ class Campaign:
             for name in tuple(self.elsewhere):
                 self._record_elsewhere(name)
             self.database.finish_campaign(self.number, self.clock.now())
+            if self.exchange is not None:
+                self.exchange.end()
         return self.summary()
 
     def summary(self) -> Summary:
@@ -381,10 +385,14 @@ class Campaign:
             finding, seconds = self.database.get(name), round(self.clock.seconds(), 2)
             expired = name in self.plan.known.expired
             is_new = expired or (recorded.is_new and name not in self.plan.known.known)
-            seen = CampaignFinding(name, sighting.signature, sighting.cause, is_new, seconds, expired=expired)
+            theirs = self.exchange is not None and self.exchange.is_met(name)
+            seen = CampaignFinding(
+                name, sighting.signature, sighting.cause, is_new, seconds, expired=expired, theirs=theirs
+            )
             self.tally.see(msgspec.structs.replace(seen, data_dependent=finding.data_dependent))
             self.events.append(("found", name))
-            self._follow(finding)
+            if not theirs:
+                self._follow(finding)
         return name
 
     def _restore(self) -> None:
@@ -396,7 +404,7 @@ class Campaign:
                     self.guide.learn(result)
         self.ahead = set(self.tally.digests)
         self.spent_before = self.tally.total_cpu_seconds()
-        for name in self.tally.findings:
+        for name in (name for name, seen in self.tally.findings.items() if not seen.theirs):
             finding = self.database.get(name)
             self._follow(finding)
             self._control(finding)

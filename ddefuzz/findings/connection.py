@@ -24,10 +24,10 @@ from ddefuzz.findings.schema import METADATA
 from ddefuzz.findings.url import DatabaseUrl
 
 BUSY_TIMEOUT_S = 30.0
-SCHEMA_REVISION = "0015"
+SCHEMA_REVISION = "0016"
 """It rises when tables or columns change."""
 
-EXTENDED = frozenset({"0014"})
+EXTENDED = frozenset({"0014", "0015"})
 """Older schemas that lack only tables, which are added."""
 
 _STEPS = 1_000_000

@@ -160,6 +160,19 @@ STEPS: Final = Table(
 )
 """What an unfinished campaign has counted at once, as compressed JSON (`codec`)."""
 
+LESSONS: Final = Table(
+    "lessons",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    _owner("campaigns", key=False),
+    Column("key", Text, nullable=False, index=True),
+    Column("heard", Integer, nullable=False),
+    Column("learned", LargeBinary, nullable=False),
+)
+"""What a round of a campaign has taught, as compressed JSON (`codec`), for the campaigns of the same `key`. `heard` is
+the latest lesson of others that was taken in after the round.
+"""
+
 SITES: Final = _table(
     "sites", SiteRecord, ("language", "file", "line", "function"), Column("torch", Text, primary_key=True)
 )
