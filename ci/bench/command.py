@@ -359,6 +359,20 @@ BENCHMARKS = {
             DB_OPTION,
         ),
     ),
+    "share": Benchmark(
+        """Measure what drivers find that share what they learn, beside drivers that do not, and beside one driver.
+
+        All have the same CPU seconds together. `different` are the cases that differ, `again` counts findings that were
+        minimized more than once.
+        """,
+        "share:run",
+        (
+            option("--budget", 120, "CPU seconds of all drivers together."),
+            option("--drivers", 2, "Number of drivers.", least=2),
+            option("--seeds", 1, "Number of seeds."),
+            option("--round", 8, "Number of cases in a round.", "round_size"),
+        ),
+    ),
     "throughput": Benchmark(
         "Compare the CPU seconds of a campaign with those of torch.export alone; measure speed-up, rates and memory.",
         "throughput:run",

@@ -156,11 +156,11 @@ class Simulation:
         return not self._ready and not (self._events and self._events[0][0] <= self.now)
 
     def get(self, timeout: float = 0.0) -> Callable[[], None]:
-        """What has ended first. If nothing has, time passes until something does."""
-        del timeout
+        """What has ended first. If nothing has, time passes until something does, or until the timeout."""
         self.charge()
         if not self._ready:
-            if not self._events:
+            if not self._events or self._events[0][0] > self.now + timeout:
+                self.now += timeout
                 raise Empty
             end, _, answer = heappop(self._events)
             self.now = max(self.now, end)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -110,6 +111,7 @@ WARM, COLD = False, True
 """The two kinds of workers. Each has its own queue, so that no worker waits for the other kind."""
 
 TICK_SECONDS = 0.2
+GATHER_SECONDS = 0.05
 
 LOST_BEFORE_BEGUN = 20
 """How many tasks may be lost before a worker begins them. With more, the campaign ends: workers cannot start."""
@@ -163,6 +165,7 @@ class Campaign:
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
     guide: Guide | None = None
     exchange: Exchange | None = None
+    unlearned: list[CaseResult] = field(default_factory=list)
     pace: Pace = field(init=False)
     next_undone: int = 0
     start_seconds: float = 0.0
@@ -259,13 +262,10 @@ class Campaign:
         return True
 
     def _save_results(self) -> None:
-        """Wait a moment for a result, and save all that have arrived in one transaction. Then send the events."""
-        try:
-            ready = [self.results.get(timeout=TICK_SECONDS)]
-        except Empty:
+        """Save what has arrived in one transaction. Then tell the guide, and send the events."""
+        ready = self._arrived()
+        if not ready:
             return
-        while not self.results.empty():
-            ready.append(self.results.get())
         with self.database.transaction():
             for take in ready:
                 take()
@@ -273,9 +273,28 @@ class Campaign:
             self.database.advance(self.number, self.next_undone, self.clock.now(), self.ahead)
             if step := self.tally.drain():
                 self.database.add_step(self.number, packed(step))
+        # The transaction is over, because the drivers of a campaign write in turn.
+        for result in self.unlearned:
+            with guarded(f"case {result.index}") as guard:
+                if self.guide is not None:
+                    self.guide.learn(result)
+            self.events += [("lost", str(guard.error))] if guard.error else []
+        self.unlearned.clear()
         for event in self.events:
             self.listen(event, self.tally)
         self.events.clear()
+
+    def _arrived(self) -> list[Callable[[], None]]:
+        """Wait a moment for a result, and with many workers another one for more: saving many costs little more."""
+        ready: list[Callable[[], None]] = []
+        with suppress(Empty):
+            ready.append(self.results.get(timeout=TICK_SECONDS))
+            until = self.clock.seconds() + GATHER_SECONDS
+            while len(ready) < self.pace.jobs // 2 and (left := until - self.clock.seconds()) > 0:
+                ready.append(self.results.get(timeout=left))
+        while not self.results.empty():
+            ready.append(self.results.get())
+        return ready
 
     def _send(
         self,
@@ -354,8 +373,7 @@ class Campaign:
         self.tally.add(result)
         if self.on_case is not None:
             self.on_case(result, self.tally)
-        if self.guide is not None:
-            self.guide.learn(result)
+        self.unlearned.append(result)
         self.next_undone = min(self.begun, default=max(self.tally.digests) + 1)
         self.ahead = {index for index in (*self.ahead, task.index) if index >= self.next_undone}
         names = dict[str, None]()

@@ -68,11 +68,12 @@ class Exchange:
         before a campaign was resumed, return what was returned then.
         """
         until = self._again.popleft() if self._again else None
-        rows = self.database.lessons(self.campaign, self.key, self._heard, until)
-        if until is None:
-            until = max((number for number, _ in rows), default=self._heard)
-            told = msgspec.structs.replace(lesson, firsts=tuple(map(countable, lesson.firsts)))
-            self.database.add_lesson(self.campaign, self.key, until, packed(told))
+        learned = packed(msgspec.structs.replace(lesson, firsts=tuple(map(countable, lesson.firsts))))
+        with self.database.transaction():
+            rows = self.database.lessons(self.campaign, self.key, self._heard, until)
+            if until is None:
+                until = max((number for number, _ in rows), default=self._heard)
+                self.database.add_lesson(self.campaign, self.key, until, learned)
         self._heard = until
         return tuple(unpacked(learned, Lesson) for _, learned in rows)
 

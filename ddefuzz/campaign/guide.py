@@ -155,6 +155,7 @@ class Sampler:
     tried: Counter[tuple[str, str]] = field(default_factory=Counter)
     without_out: frozenset[str] = field(init=False)
     _unopened: list[str] = field(init=False)
+    _weights: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shuffled = Random(f"samples:{self.seed}").sample(self.first, len(self.first))
@@ -173,15 +174,20 @@ class Sampler:
         op, form = (self._unopened.pop(), OPENING_FORM) if self._unopened else self._choose(random)
         number = self.tried[op, form]
         self.tried[op, form] += 1
+        if form in self._weights:
+            self._weights[form][op] = self._weight(op, form)
         return Sample(op, form, number, random.getrandbits(16))
 
     def _choose(self, random: Random) -> tuple[str, str]:
         form = pick(self.forms, random)
-        ops = {
-            op: record for op, record in self.of_ops.items() if form != "out" or op not in self.without_out
-        } or self.of_ops
-        weights = [record.rate(PRIOR_RATE, prior_cost=2) / (1 + self.tried[op, form]) for op, record in ops.items()]
-        return random.choices(tuple(ops), weights)[0], form
+        if form not in self._weights:
+            ops = [op for op in self.of_ops if form != "out" or op not in self.without_out] or self.of_ops
+            self._weights[form] = {op: self._weight(op, form) for op in ops}
+        weights = self._weights[form]
+        return random.choices(tuple(weights), tuple(weights.values()))[0], form
+
+    def _weight(self, op: str, form: str) -> float:
+        return self.of_ops[op].rate(PRIOR_RATE, prior_cost=2) / (1 + self.tried[op, form])
 
     def gains(self, chosen: Sample, made: Origin, gained: int, *, opening: bool) -> Iterator[Gain]:
         """What a case gained, for the form that it really has, and for its op.
@@ -193,7 +199,8 @@ class Sampler:
         yield Gain("op", chosen.op, 1, gained if isinstance(made, Sample) else 0)
 
     def decay(self) -> None:
-        """Reduce the weight of the forms' records after a round."""
+        """Reduce the weight of the forms' records after a round. What was learned in it has changed all weights."""
+        self._weights.clear()
         for record in self.forms.values():
             record.decay()
 
