@@ -192,6 +192,7 @@ BENCHMARKS = {
 
         A campaign of this machine is recorded. Its loop then runs with simulated workers that give the recorded results
         in turn, each after the seconds that a worker had the task. The driver's CPU seconds count as they are measured.
+        Several drivers write to their database in turn.
         """,
         "driver:run",
         (
@@ -207,6 +208,7 @@ BENCHMARKS = {
                 metavar="N",
                 help="Number of simulated workers. Can be repeated.",
             ),
+            option("--drivers", 1, "Number of drivers, which share the workers and what they learn."),
         ),
     ),
     "export-time": Benchmark(
