@@ -234,7 +234,9 @@ class Record(msgspec.Struct, frozen=True):
     schema: str = "ddefuzz.bench.driver/2"
 
 
-def run(session: Session, recorded: int, cases: int, seed: int, workers: tuple[int, ...], drivers: int) -> Result:
+def run(
+    session: Session, recorded: int, cases: int, seed: int, workers: tuple[int, ...], drivers: int, case_ms: int
+) -> Result:
     """Record a campaign, and simulate others with its results."""
     session.live.say(f"recording a campaign of {recorded} cases on this machine")
     plan, recording = _plan(seed, recorded), Recorder()
@@ -244,13 +246,16 @@ def run(session: Session, recorded: int, cases: int, seed: int, workers: tuple[i
     if summary.interrupted:
         raise KeyboardInterrupt
     given = recording.given["run_case "]
-    rows = []
+    rows, mean = [], sum(one.seconds for one in given) / len(given)
+    if case_ms:
+        stretch, mean = case_ms / 1000 / mean, case_ms / 1000
+        for name, answers in recording.given.items():
+            recording.given[name] = [one._replace(seconds=stretch * one.seconds) for one in answers]
     for jobs in workers:
         round_size = max(32, 2 * jobs // drivers)
         session.live.say(f"{cases} cases on {jobs} simulated workers, in rounds of {round_size}")
         plan = replace(_plan(seed, cases), round_size=round_size, share=drivers > 1)
         rows.append(simulated(session, plan, jobs, recording.given, drivers))
-    mean = sum(one.seconds for one in given) / len(given)
     record = Record(summary.torch, len(given), round(mean, 3), tuple(rows))
     head = prose(
         "the results of {} cases of a campaign (torch {}, {} seconds of a worker each in the mean), given again by "

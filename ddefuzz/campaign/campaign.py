@@ -165,7 +165,8 @@ class Campaign:
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
     guide: Guide | None = None
     exchange: Exchange | None = None
-    unlearned: list[CaseResult] = field(default_factory=list)
+    counted: list[CaseResult] = field(default_factory=list)
+    writes: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
     pace: Pace = field(init=False)
     next_undone: int = 0
     start_seconds: float = 0.0
@@ -262,27 +263,41 @@ class Campaign:
         return True
 
     def _save_results(self) -> None:
-        """Save what has arrived in one transaction. Then tell the guide, and send the events."""
+        """Count what has arrived, save it in one transaction, tell the guide, and send the events.
+
+        Only what writes is in the transaction, because the drivers of a campaign write in turn.
+        """
         ready = self._arrived()
         if not ready:
             return
+        for take in ready:
+            take()
+        self.next_undone = min(self.begun, default=max(self.tally.digests, default=-1) + 1)
+        self.ahead.update(result.index for result in self.counted)
+        self.ahead = {index for index in self.ahead if index >= self.next_undone}
         with self.database.transaction():
-            for take in ready:
-                take()
+            for what, write in self.writes:
+                self._guarded(what, write)
+            for result in self.counted:
+                self._guarded(f"case {result.index}", partial(self._record_case, result))
             self.database.add_sites(self.torch, self.tally.ledger.drain(), campaign=self.number)
             self.database.advance(self.number, self.next_undone, self.clock.now(), self.ahead)
             if step := self.tally.drain():
-                self.database.add_step(self.number, packed(step))
-        # The transaction is over, because the drivers of a campaign write in turn.
-        for result in self.unlearned:
-            with guarded(f"case {result.index}") as guard:
-                if self.guide is not None:
-                    self.guide.learn(result)
-            self.events += [("lost", str(guard.error))] if guard.error else []
-        self.unlearned.clear()
+                self.database.add_step(self.number, packed(step, level=1))
+        if self.guide is not None:
+            for result in self.counted:
+                self._guarded(f"case {result.index}", partial(self.guide.learn, result))
+        self.writes.clear()
+        self.counted.clear()
         for event in self.events:
             self.listen(event, self.tally)
         self.events.clear()
+
+    def _guarded(self, what: str, do: Callable[[], None]) -> None:
+        """A bug of ddefuzz that a result brings out must not end the campaign: it is noted."""
+        with guarded(what) as guard:
+            do()
+        self.events += [("lost", str(guard.error))] if guard.error else []
 
     def _arrived(self) -> list[Callable[[], None]]:
         """Wait a moment for a result, and with many workers another one for more: saving many costs little more."""
@@ -305,15 +320,17 @@ class Campaign:
         take: Callable[[Any], None],
         *,
         cold: bool = False,
+        writes: bool = True,
     ) -> None:
-        """Submit a task. A bug of ddefuzz that its result brings out must not end the campaign: it is noted."""
+        """Submit a task. What takes its result writes to the database, or only counts it."""
         self.out[cold] += 1
 
         def arrive(done: Future[Any]) -> None:
             self.out[cold] -= 1
-            with guarded(what) as guard:
-                take(done.result())
-            self.events += [("lost", str(guard.error))] if guard.error else []
+            if writes:
+                self.writes.append((what, lambda: take(done.result())))
+            else:
+                self._guarded(what, lambda: take(done.result()))
 
         future = self.workers.submit(function, task, seconds, cold=cold)
         future.add_done_callback(lambda done: self.results.put(lambda: arrive(done)))
@@ -329,7 +346,8 @@ class Campaign:
             if len(self.together) == BATCH:
                 self._submit_together()
             return
-        self._send(f"case {task.index}", run_case, task, self.plan.seconds_of(task), partial(self._end_case, task))
+        take = partial(self._end_case, task)
+        self._send(f"case {task.index}", run_case, task, self.plan.seconds_of(task), take, writes=False)
 
     def _submit_together(self) -> None:
         """Submit the cases that wait to be called together. They have the limit of one, as a rule far above what they
@@ -341,7 +359,8 @@ class Campaign:
 
     def _submit_batch(self, batch: CaseBatch) -> None:
         first, seconds = batch.tasks[0], max(map(self.plan.seconds_of, batch.tasks))
-        self._send(f"cases from {first.index}", run_batch, batch, seconds, partial(self._end_batch, batch))
+        take = partial(self._end_batch, batch)
+        self._send(f"cases from {first.index}", run_batch, batch, seconds, take, writes=False)
 
     def _end_batch(self, batch: CaseBatch, done: BatchResult | LostTask) -> None:
         """Count the cases of a batch. If it was lost, the case that was running is run alone, the others together."""
@@ -373,16 +392,17 @@ class Campaign:
         self.tally.add(result)
         if self.on_case is not None:
             self.on_case(result, self.tally)
-        self.unlearned.append(result)
-        self.next_undone = min(self.begun, default=max(self.tally.digests) + 1)
-        self.ahead = {index for index in (*self.ahead, task.index) if index >= self.next_undone}
+        self.counted.append(result)
+        self.events.append(("case", ""))
+
+    def _record_case(self, result: CaseResult) -> None:
+        """Save the failures of a case."""
         names = dict[str, None]()
         for sighting in result.sightings:
             with guarded(str(sighting.signature)):
                 names.setdefault(self._record(sighting))
         for name in names:
             self._update(name, cases=self.tally.findings[name].cases + 1)
-        self.events.append(("case", ""))
 
     def _submit_again(self, task: CaseTask, lost: LostTask) -> None:
         """Submit a case again that was lost before any worker had begun it."""

@@ -458,7 +458,7 @@ class Guide:
         Returns how many sites are new, and whether a site, a verdict or a signature is.
         """
         self.calling.learn(result)
-        novel = self.ledger.add(((one.stage, one.reached) for one in result.reached), result.program)
+        novel = self.ledger.novel((one.stage, one.reached) for one in result.reached)
         sites = len(novel.fallback_sites) + len(novel.dde_sites)
         verdicts = {(run.verdict, str(one.signature.site)) for run in result.outcomes for one in result.sightings}
         verdicts = {one for one in verdicts if one[0]} - self.verdicts

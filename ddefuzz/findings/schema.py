@@ -329,9 +329,9 @@ class PackedError(ValueError):
     """The bytes were not made by `packed`."""
 
 
-def packed(record: msgspec.Struct | tuple[Any, ...]) -> bytes:
+def packed(record: msgspec.Struct | tuple[Any, ...], level: int = _LEVEL) -> bytes:
     """The record as JSON in gzip format, without a date."""
-    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+    compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
     return compressor.compress(msgspec.json.encode(record)) + compressor.flush()
 
 
