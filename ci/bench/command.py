@@ -365,15 +365,16 @@ BENCHMARKS = {
     "share": Benchmark(
         """Measure what drivers find that share what they learn, beside drivers that do not, and beside one driver.
 
-        All have the same CPU seconds together. `different` are the cases that differ, `again` counts findings that were
-        minimized more than once.
+        All have the same number of cases together. `different` are the cases that differ, `again` counts findings that
+        were minimized more than once.
         """,
         "share:run",
         (
-            option("--budget", 120, "CPU seconds of all drivers together."),
+            option("--cases", 600, "Number of cases of all drivers together."),
             option("--drivers", 2, "Number of drivers.", least=2),
             option("--seeds", 1, "Number of seeds."),
             option("--round", 8, "Number of cases in a round.", "round_size"),
+            option("--minimize", False, "Minimize and confirm findings, which costs as much again."),
         ),
     ),
     "throughput": Benchmark(

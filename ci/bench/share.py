@@ -1,4 +1,4 @@
-"""What drivers find that share what they learn, beside drivers that do not, and one driver with all the CPU seconds."""
+"""What drivers find that share what they learn, beside drivers that do not, and one driver with all the cases."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ class RunSummary(msgspec.Struct, frozen=True):
 
 
 class Driver(NamedTuple):
-    """A driver's database, its number of workers and its part of the CPU seconds, and more of its command line."""
+    """A driver's database, its number of workers, and more of its command line."""
 
     database: str
     jobs: int
-    share: float
     words: tuple[str, ...]
 
 
@@ -58,69 +57,69 @@ class Found(msgspec.Struct, frozen=True):
 
 COUNTED = ("cpu_seconds", "sites", "call_sites", "findings", "cases", "different", "again")
 
+RATES = {"case": "cases", "CPU second": "cpu_seconds"}
+
 
 class Record(msgspec.Struct, frozen=True):
     """The results of each way with each seed."""
 
     torch: str
-    budget: float
     rows: tuple[Found, ...]
     schema: str = "ddefuzz.bench.share/1"
 
 
-def run(session: Session, budget: int, drivers: int, seeds: int, round_size: int) -> Result:
-    """Run campaigns of so many CPU seconds in each way, with each seed."""
+def run(session: Session, cases: int, drivers: int, seeds: int, round_size: int, minimize: bool) -> Result:
+    """Run campaigns of so many cases in each way, with each seed."""
     rows, torch = [], ""
     for seed in range(seeds):
+        parts = [f"{number}/{drivers}" for number in range(1, drivers + 1)]
+        whole, part, words = ("--budget", f"{cases}x"), ("--budget", f"{cases // drivers}x"), ("--seed", str(seed))
+        others = [("--seed", str(seed + 1000 * number)) for number in range(drivers)]
         ways = {
-            "one driver": [Driver("one", drivers, 1.0, ("--seed", str(seed)))],
-            "apart, guided": [
-                Driver(f"apart{number}", 1, 1 / drivers, ("--seed", str(seed + 1000 * number)))
-                for number in range(drivers)
-            ],
-            "apart, shards": [
-                Driver(f"shard{number}", 1, 1 / drivers, ("--seed", str(seed), "--shard", f"{number}/{drivers}"))
-                for number in range(1, drivers + 1)
-            ],
-            "sharing": [
-                Driver("sharing", 1, 1 / drivers, ("--seed", str(seed), "--share", "--shard", f"{number}/{drivers}"))
-                for number in range(1, drivers + 1)
-            ],
+            "one driver": [Driver("one", drivers, (*words, *whole))],
+            "apart, other seeds": [Driver(f"apart{seeded[1]}", 1, (*seeded, *part)) for seeded in others],
+            "apart, uniform": [Driver(f"shard{one[0]}", 1, (*words, *whole, "--shard", one)) for one in parts],
+            "sharing": [Driver("sharing", 1, (*words, *whole, "--share", "--shard", one)) for one in parts],
         }
         for way, members in ways.items():
-            session.live.say(f"seed {seed}, {way}: {budget} CPU seconds")
-            summaries = _run(session, members, budget, round_size, seed)
+            session.live.say(f"seed {seed}, {way}: {cases} cases")
+            summaries = _run(session, members, round_size, seed, minimize=minimize)
             torch = summaries[0].torch
             urls = {_url(session, one, seed) for one in members}
             rows.append(_found(way, seed, summaries, urls))
     names = tuple(dict.fromkeys(row.way for row in rows))
     head = prose(
-        "{} drivers, {} CPU seconds together, {} seeds, rounds of {}, torch {}; means", drivers, budget, seeds,
+        "{} drivers, {} cases together, {} seeds, rounds of {}, oracle capture, torch {}; means", drivers, cases, seeds,
         round_size, torch,
     )  # fmt: skip
     cells, rates = [], {}
     for way in names:
         chosen = [row for row in rows if row.way == way]
         cells.append((way, *(f"{mean(getattr(row, name) for row in chosen):.1f}" for name in COUNTED)))
-        rates[way] = mean((row.sites + row.call_sites) / row.cpu_seconds for row in chosen)
-    lines = [(rates["sharing"] / rates[way], f"sites a CPU second of drivers that share, over: {way}") for way in names]
+        for what, count in RATES.items():
+            rates[what, way] = mean((row.sites + row.call_sites) / getattr(row, count) for row in chosen)
+    lines = [
+        (rates[what, "sharing"] / rates[what, way], f"sites a {what} of drivers that share, over: {way}")
+        for what in RATES
+        for way in names[:-1]
+    ]
     titles = ("drivers", *(name.replace("_", " ") for name in COUNTED))
     shown = table(titles, cells, right=titles[1:])
-    return Result(Record(torch, budget, tuple(rows)), [head, shown, ratios(lines[:-1])])
+    return Result(Record(torch, tuple(rows)), [head, shown, ratios(lines)])
 
 
 def _url(session: Session, driver: Driver, seed: int) -> str:
     return f"sqlite:///{session.folder / f'{driver.database}-{seed}.db'}"
 
 
-def _run(session: Session, drivers: list[Driver], budget: int, round_size: int, seed: int) -> list[RunSummary]:
+def _run(session: Session, drivers: list[Driver], round_size: int, seed: int, *, minimize: bool) -> list[RunSummary]:
     """Run the drivers of a way at the same time, to their end."""
     processes = []
     for number, driver in enumerate(drivers):
         command = (
             sys.executable, "-m", "ddefuzz", "run", "--db", _url(session, driver, seed), "--format", "json",
-            "--fail-on", "never", "--budget", f"{budget * driver.share:g}cpu", "-j", str(driver.jobs),
-            "--round", str(round_size), *driver.words,
+            "--fail-on", "never", "-j", str(driver.jobs), "--round", str(round_size), "--oracle", "capture",
+            *([] if minimize else ["--no-minimize"]), *driver.words,
         )  # fmt: skip
         with (session.folder / f"{number}.json").open("wb") as file:
             processes.append(subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL))

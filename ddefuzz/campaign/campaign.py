@@ -111,7 +111,6 @@ WARM, COLD = False, True
 """The two kinds of workers. Each has its own queue, so that no worker waits for the other kind."""
 
 TICK_SECONDS = 0.2
-GATHER_SECONDS = 0.05
 
 LOST_BEFORE_BEGUN = 20
 """How many tasks may be lost before a worker begins them. With more, the campaign ends: workers cannot start."""
@@ -300,11 +299,13 @@ class Campaign:
         self.events += [("lost", str(guard.error))] if guard.error else []
 
     def _arrived(self) -> list[Callable[[], None]]:
-        """Wait a moment for a result, and with many workers another one for more: saving many costs little more."""
+        """Wait a moment for a result, and another one for those of half of the workers: saving many costs little more.
+        Each worker has a task that waits for it, so none is idle meanwhile.
+        """
         ready: list[Callable[[], None]] = []
         with suppress(Empty):
             ready.append(self.results.get(timeout=TICK_SECONDS))
-            until = self.clock.seconds() + GATHER_SECONDS
+            until = self.clock.seconds() + TICK_SECONDS
             while len(ready) < self.pace.jobs // 2 and (left := until - self.clock.seconds()) > 0:
                 ready.append(self.results.get(timeout=left))
         while not self.results.empty():
