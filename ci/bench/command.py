@@ -209,6 +209,7 @@ BENCHMARKS = {
                 help="Number of simulated workers. Can be repeated.",
             ),
             option("--drivers", 1, "Number of drivers, which share the workers and what they learn."),
+            option("--ahead", 2, "Number of cases in a round for each worker of a driver."),
             option("--case-ms", 0, "Milliseconds of a case in the mean. 0: as recorded.", least=0),
         ),
     ),

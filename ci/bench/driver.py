@@ -235,7 +235,14 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def run(
-    session: Session, recorded: int, cases: int, seed: int, workers: tuple[int, ...], drivers: int, case_ms: int
+    session: Session,
+    recorded: int,
+    cases: int,
+    seed: int,
+    workers: tuple[int, ...],
+    drivers: int,
+    case_ms: int,
+    ahead: int,
 ) -> Result:
     """Record a campaign, and simulate others with its results."""
     session.live.say(f"recording a campaign of {recorded} cases on this machine")
@@ -252,7 +259,7 @@ def run(
         for name, answers in recording.given.items():
             recording.given[name] = [one._replace(seconds=stretch * one.seconds) for one in answers]
     for jobs in workers:
-        round_size = max(32, 2 * jobs // drivers)
+        round_size = max(32, ahead * jobs // drivers)
         session.live.say(f"{cases} cases on {jobs} simulated workers, in rounds of {round_size}")
         plan = replace(_plan(seed, cases), round_size=round_size, share=drivers > 1)
         rows.append(simulated(session, plan, jobs, recording.given, drivers))
