@@ -192,6 +192,7 @@ BENCHMARKS = {
 
         A campaign of this machine is recorded. Its loop then runs with simulated workers that give the recorded results
         in turn, each after the seconds that a worker had the task. The driver's CPU seconds count as they are measured.
+        Several drivers write to their database in turn.
         """,
         "driver:run",
         (
@@ -207,6 +208,9 @@ BENCHMARKS = {
                 metavar="N",
                 help="Number of simulated workers. Can be repeated.",
             ),
+            option("--drivers", 1, "Number of drivers, which share the workers and what they learn."),
+            option("--ahead", 2, "Number of cases in a round for each worker of a driver."),
+            option("--case-ms", 0, "Milliseconds of a case in the mean. 0: as recorded.", least=0),
         ),
     ),
     "export-time": Benchmark(
@@ -360,6 +364,21 @@ BENCHMARKS = {
             STAGES_OPTION,
             JOBS_OPTION,
             DB_OPTION,
+        ),
+    ),
+    "share": Benchmark(
+        """Measure what drivers find that share what they learn, beside drivers that do not, and beside one driver.
+
+        All have the same number of cases together. `different` are the cases that differ, `again` counts findings that
+        were minimized more than once.
+        """,
+        "share:run",
+        (
+            option("--cases", 600, "Number of cases of all drivers together."),
+            option("--drivers", 2, "Number of drivers.", least=2),
+            option("--seeds", 1, "Number of seeds."),
+            option("--round", 8, "Number of cases in a round.", "round_size"),
+            option("--minimize", False, "Minimize and confirm findings, which costs as much again."),
         ),
     ),
     "throughput": Benchmark(

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from ddefuzz.answers.model import NOT_JUDGED
+from ddefuzz.campaign.exchange import Exchange
 from ddefuzz.campaign.guide import Guide
 from ddefuzz.campaign.plan import (
     BATCH,
@@ -111,9 +112,6 @@ WARM, COLD = False, True
 
 TICK_SECONDS = 0.2
 
-GATHER_SECONDS = 0.05
-"""How long results are gathered, so that one transaction saves many. Meanwhile each worker has a task that waits."""
-
 LOST_BEFORE_BEGUN = 20
 """How many tasks may be lost before a worker begins them. With more, the campaign ends: workers cannot start."""
 
@@ -165,6 +163,9 @@ class Campaign:
     to_confirm: deque[Callable[[], None]] = field(default_factory=deque)
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
     guide: Guide | None = None
+    exchange: Exchange | None = None
+    counted: list[CaseResult] = field(default_factory=list)
+    writes: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
     pace: Pace = field(init=False)
     next_undone: int = 0
     start_seconds: float = 0.0
@@ -180,7 +181,7 @@ class Campaign:
         """Work until the budget is spent or a stop is requested. Everything found is saved."""
         self._restore()
         done = frozenset(self.tally.digests)
-        cases = CaseQueue(index for index in self.plan.shard.cases(self.plan.budget) if index not in done)
+        cases = CaseQueue(index for index in self.plan.cases() if index not in done)
         self.start_seconds = self.clock.seconds()
         while self._submit_work(cases) or self.out.total():
             self._save_results()
@@ -192,6 +193,8 @@ class Campaign:
             for name in tuple(self.elsewhere):
                 self._record_elsewhere(name)
             self.database.finish_campaign(self.number, self.clock.now())
+            if self.exchange is not None:
+                self.exchange.end()
         return self.summary()
 
     def summary(self) -> Summary:
@@ -259,27 +262,55 @@ class Campaign:
         return True
 
     def _save_results(self) -> None:
-        """Wait a moment for results, and save all that have arrived in one transaction. Then send the events."""
-        try:
-            ready = [self.results.get(timeout=TICK_SECONDS)]
-        except Empty:
+        """Count what has arrived, save it in one transaction, tell the guide, and send the events.
+
+        Only what writes is in the transaction, because the drivers of a campaign write in turn.
+        """
+        ready = self._arrived()
+        if not ready:
             return
-        until = self.clock.seconds() + GATHER_SECONDS
-        with suppress(Empty):
-            while True:
-                is_soon = len(ready) < min(self.out.total(), self.workers.jobs)  # more would leave workers idle
-                left = until - self.clock.seconds() if is_soon else 0.0
-                ready.append(self.results.get(timeout=max(left, 0.0)))
+        for take in ready:
+            take()
+        self.next_undone = min(self.begun, default=max(self.tally.digests, default=-1) + 1)
+        self.ahead.update(result.index for result in self.counted)
+        self.ahead = {index for index in self.ahead if index >= self.next_undone}
         with self.database.transaction():
-            for take in ready:
-                take()
+            for what, write in self.writes:
+                self._guarded(what, write)
+            for result in self.counted:
+                self._guarded(f"case {result.index}", partial(self._record_case, result))
             self.database.add_sites(self.torch, self.tally.ledger.drain(), campaign=self.number)
             self.database.advance(self.number, self.next_undone, self.clock.now(), self.ahead)
             if step := self.tally.drain():
-                self.database.add_step(self.number, packed(step))
+                self.database.add_step(self.number, packed(step, level=1))
+        if self.guide is not None:
+            for result in self.counted:
+                self._guarded(f"case {result.index}", partial(self.guide.learn, result))
+        self.writes.clear()
+        self.counted.clear()
         for event in self.events:
             self.listen(event, self.tally)
         self.events.clear()
+
+    def _guarded(self, what: str, do: Callable[[], None]) -> None:
+        """A bug of ddefuzz that a result brings out must not end the campaign: it is noted."""
+        with guarded(what) as guard:
+            do()
+        self.events += [("lost", str(guard.error))] if guard.error else []
+
+    def _arrived(self) -> list[Callable[[], None]]:
+        """Wait a moment for a result, and another one for those of half of the workers: saving many costs little more.
+        Each worker has a task that waits for it, so none is idle meanwhile.
+        """
+        ready: list[Callable[[], None]] = []
+        with suppress(Empty):
+            ready.append(self.results.get(timeout=TICK_SECONDS))
+            until = self.clock.seconds() + TICK_SECONDS
+            while len(ready) < self.pace.jobs // 2 and (left := until - self.clock.seconds()) > 0:
+                ready.append(self.results.get(timeout=left))
+        while not self.results.empty():
+            ready.append(self.results.get())
+        return ready
 
     def _send(
         self,
@@ -290,15 +321,17 @@ class Campaign:
         take: Callable[[Any], None],
         *,
         cold: bool = False,
+        writes: bool = True,
     ) -> None:
-        """Submit a task. A bug of ddefuzz that its result brings out must not end the campaign: it is noted."""
+        """Submit a task. What takes its result writes to the database, or only counts it."""
         self.out[cold] += 1
 
         def arrive(done: Future[Any]) -> None:
             self.out[cold] -= 1
-            with guarded(what) as guard:
-                take(done.result())
-            self.events += [("lost", str(guard.error))] if guard.error else []
+            if writes:
+                self.writes.append((what, lambda: take(done.result())))
+            else:
+                self._guarded(what, lambda: take(done.result()))
 
         future = self.workers.submit(function, task, seconds, cold=cold)
         future.add_done_callback(lambda done: self.results.put(lambda: arrive(done)))
@@ -314,7 +347,8 @@ class Campaign:
             if len(self.together) == BATCH:
                 self._submit_together()
             return
-        self._send(f"case {task.index}", run_case, task, self.plan.seconds_of(task), partial(self._end_case, task))
+        take = partial(self._end_case, task)
+        self._send(f"case {task.index}", run_case, task, self.plan.seconds_of(task), take, writes=False)
 
     def _submit_together(self) -> None:
         """Submit the cases that wait to be called together. They have the limit of one, as a rule far above what they
@@ -326,7 +360,8 @@ class Campaign:
 
     def _submit_batch(self, batch: CaseBatch) -> None:
         first, seconds = batch.tasks[0], max(map(self.plan.seconds_of, batch.tasks))
-        self._send(f"cases from {first.index}", run_batch, batch, seconds, partial(self._end_batch, batch))
+        take = partial(self._end_batch, batch)
+        self._send(f"cases from {first.index}", run_batch, batch, seconds, take, writes=False)
 
     def _end_batch(self, batch: CaseBatch, done: BatchResult | LostTask) -> None:
         """Count the cases of a batch. If it was lost, the case that was running is run alone, the others together."""
@@ -358,17 +393,17 @@ class Campaign:
         self.tally.add(result)
         if self.on_case is not None:
             self.on_case(result, self.tally)
-        if self.guide is not None:
-            self.guide.learn(result)
-        self.next_undone = min(self.begun, default=max(self.tally.digests) + 1)
-        self.ahead = {index for index in (*self.ahead, task.index) if index >= self.next_undone}
+        self.counted.append(result)
+        self.events.append(("case", ""))
+
+    def _record_case(self, result: CaseResult) -> None:
+        """Save the failures of a case."""
         names = dict[str, None]()
         for sighting in result.sightings:
             with guarded(str(sighting.signature)):
                 names.setdefault(self._record(sighting))
         for name in names:
             self._update(name, cases=self.tally.findings[name].cases + 1)
-        self.events.append(("case", ""))
 
     def _submit_again(self, task: CaseTask, lost: LostTask) -> None:
         """Submit a case again that was lost before any worker had begun it."""
@@ -389,10 +424,14 @@ class Campaign:
             finding, seconds = self.database.get(name), round(self.clock.seconds(), 2)
             expired = name in self.plan.known.expired
             is_new = expired or (recorded.is_new and name not in self.plan.known.known)
-            seen = CampaignFinding(name, sighting.signature, sighting.cause, is_new, seconds, expired=expired)
+            theirs = self.exchange is not None and self.exchange.is_met(name)
+            seen = CampaignFinding(
+                name, sighting.signature, sighting.cause, is_new, seconds, expired=expired, theirs=theirs
+            )
             self.tally.see(msgspec.structs.replace(seen, data_dependent=finding.data_dependent))
             self.events.append(("found", name))
-            self._follow(finding)
+            if not theirs:
+                self._follow(finding)
         return name
 
     def _restore(self) -> None:
@@ -404,7 +443,7 @@ class Campaign:
                     self.guide.learn(result)
         self.ahead = set(self.tally.digests)
         self.spent_before = self.tally.total_cpu_seconds()
-        for name in self.tally.findings:
+        for name in (name for name, seen in self.tally.findings.items() if not seen.theirs):
             finding = self.database.get(name)
             self._follow(finding)
             self._control(finding)

@@ -8,11 +8,13 @@ not on the speed of the workers.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeVar
+
+import msgspec
 
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Stage
@@ -23,6 +25,61 @@ from ddefuzz.instrument.events import Place
 from ddefuzz.ops.catalogue import GROUPS, OPS
 from ddefuzz.ops.opinfo import TAKES_OUT
 from ddefuzz.ops.spec import Indices, Leaf, Tensor
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The `index`-th (from 1) of `total` parts of a campaign."""
+
+    index: int = 1
+    total: int = 1
+
+    def part(self, whole: Sequence[Item], turn: int = 0) -> Sequence[Item]:
+        """Its part of a sequence. The parts change hands with each turn."""
+        return whole[(self.index - 1 + turn) % self.total :: self.total]
+
+    def round(self, number: int) -> int:
+        """Its `number`-th round among those of all shards. Their order changes, because each kind of case has its turn:
+        no shard gets all of a kind.
+        """
+        return number * self.total + (self.index - 1 + number) % self.total
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.total}"
+
+
+WHOLE: Final = Shard()
+"""All of it."""
+
+
+class Gain(NamedTuple):
+    """What a case cost and gained, for the yield of a strategy, a form or an op."""
+
+    of: Literal["strategy", "form", "op"]
+    name: str
+    cost: float
+    gained: float
+
+
+class Lesson(msgspec.Struct, frozen=True):
+    """What one round has taught a guide, for the guides of other shards.
+
+    `firsts` are the results of cases that were the first, as far as the guide knew, to reach a site, to get a verdict
+    at a site or to show a signature. `samples` are the ops and forms of samples that were run.
+    """
+
+    firsts: tuple[CaseResult, ...] = ()
+    gains: tuple[Gain, ...] = ()
+    samples: tuple[tuple[str, str], ...] = ()
+
+
+def alone(lesson: Lesson) -> tuple[Lesson, ...]:
+    """The exchange of a guide that has no others to learn from."""
+    del lesson
+    return ()
+
 
 DECAY: Final = 0.98
 """The factor by which older gains and costs are multiplied after each round."""
@@ -84,7 +141,7 @@ def takes_out(op: str) -> bool:
 @dataclass(slots=True)
 class Sampler:
     """Which samples were run, and the yields of forms and ops. `first` are the ops with samples in torch, `others`
-    those without.
+    those without. Each shard begins with its part of the first.
 
     A form is chosen by its yield. Then an op is chosen by its yield and by how rarely it was run in that form.
     """
@@ -92,14 +149,17 @@ class Sampler:
     first: tuple[str, ...]
     others: tuple[str, ...]
     seed: int
+    shard: Shard = WHOLE
     forms: dict[str, Yield] = field(init=False)
     of_ops: dict[str, Yield] = field(init=False)
     tried: Counter[tuple[str, str]] = field(default_factory=Counter)
     without_out: frozenset[str] = field(init=False)
     _unopened: list[str] = field(init=False)
+    _weights: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._unopened = Random(f"samples:{self.seed}").sample(self.first, len(self.first))
+        shuffled = Random(f"samples:{self.seed}").sample(self.first, len(self.first))
+        self._unopened = list(self.shard.part(shuffled))
         self.without_out = frozenset(op for op in (*self.first, *self.others) if not takes_out(op))
         self.forms = {form: Yield() for form in UNBACKED_FORMS}
         self.of_ops = {op: Yield() for op in (*self.first, *self.others)}
@@ -114,27 +174,33 @@ class Sampler:
         op, form = (self._unopened.pop(), OPENING_FORM) if self._unopened else self._choose(random)
         number = self.tried[op, form]
         self.tried[op, form] += 1
+        if form in self._weights:
+            self._weights[form][op] = self._weight(op, form)
         return Sample(op, form, number, random.getrandbits(16))
 
     def _choose(self, random: Random) -> tuple[str, str]:
         form = pick(self.forms, random)
-        ops = {
-            op: record for op, record in self.of_ops.items() if form != "out" or op not in self.without_out
-        } or self.of_ops
-        weights = [record.rate(PRIOR_RATE, prior_cost=2) / (1 + self.tried[op, form]) for op, record in ops.items()]
-        return random.choices(tuple(ops), weights)[0], form
+        if form not in self._weights:
+            ops = [op for op in self.of_ops if form != "out" or op not in self.without_out] or self.of_ops
+            self._weights[form] = {op: self._weight(op, form) for op in ops}
+        weights = self._weights[form]
+        return random.choices(tuple(weights), tuple(weights.values()))[0], form
 
-    def learn(self, chosen: Sample, made: Origin, gained: int, *, opening: bool) -> None:
-        """Add the gain of a case to the form that it really has, and to its op.
+    def _weight(self, op: str, form: str) -> float:
+        return self.of_ops[op].rate(PRIOR_RATE, prior_cost=2) / (1 + self.tried[op, form])
 
-        Results of the opening are not added to forms, because the first runs gain most in any form.
+    def gains(self, chosen: Sample, made: Origin, gained: int, *, opening: bool) -> Iterator[Gain]:
+        """What a case gained, for the form that it really has, and for its op.
+
+        Results of the opening do not count for forms, because the first runs gain most in any form.
         """
         if isinstance(made, Sample) and not opening:
-            self.forms[made.form].add(1, gained)
-        self.of_ops[chosen.op].add(1, gained if isinstance(made, Sample) else 0)
+            yield Gain("form", made.form, 1, gained)
+        yield Gain("op", chosen.op, 1, gained if isinstance(made, Sample) else 0)
 
     def decay(self) -> None:
-        """Reduce the weight of the forms' records after a round."""
+        """Reduce the weight of the forms' records after a round. What was learned in it has changed all weights."""
+        self._weights.clear()
         for record in self.forms.values():
             record.decay()
 
@@ -291,7 +357,8 @@ class Guide:
 
     `samples` are the ops that torch has samples of. `sites_in` returns the lines of the guard sites in a file of torch.
     `called_case` returns a case that is captured and called
-    without the fake stage, and `calling` chooses its program. A round has `round_size` cases.
+    without the fake stage, and `calling` chooses its program. A round has `round_size` cases. The rounds of a shard are
+    its own. After each, `exchange` gets what it taught, and returns what the rounds of other shards have taught since.
     """
 
     seed: int
@@ -300,6 +367,8 @@ class Guide:
     sites_in: Callable[[str], frozenset[int]] = lambda file: frozenset()
     called_case: Callable[[int], CalledCase | None] = lambda index: None
     round_size: int = ROUND
+    shard: Shard = WHOLE
+    exchange: Callable[[Lesson], Iterable[Lesson]] = alone
     ledger: Ledger = field(default_factory=Ledger)
     kept: list[Parent] = field(default_factory=list)
     calling: CallHistory = field(default_factory=CallHistory)
@@ -314,15 +383,20 @@ class Guide:
     _arrived: dict[int, CaseResult] = field(default_factory=dict)
     _chosen: dict[int, Case] = field(default_factory=dict)
     _parents: dict[int, Parent] = field(default_factory=dict)
-    _next_result: int = 0
+    _order: deque[int] = field(default_factory=deque)
     _next_round: int = 0
     _drawn: int = 0
+    _firsts: list[CaseResult] = field(default_factory=list)
+    _gains: list[Gain] = field(default_factory=list)
+    _samples: list[tuple[str, str]] = field(default_factory=list)
+    _yields: dict[str, dict[str, Yield]] = field(init=False)
     _singles: list[int] = field(default_factory=list)
     _rounds: int = 0
 
     def __post_init__(self) -> None:
-        self.sampler = Sampler(self.samples, tuple(TEMPLATES), self.seed)
+        self.sampler = Sampler(self.samples, tuple(TEMPLATES), self.seed, self.shard)
         self.strategies = {name: Yield() for name in self.allowed}
+        self._yields = {"strategy": self.strategies, "form": self.sampler.forms, "op": self.sampler.of_ops}
         self._plan()
         self._plan()
 
@@ -337,43 +411,76 @@ class Guide:
     def learn(self, result: CaseResult) -> None:
         """Add the result of a case. Results may arrive in any order."""
         self._arrived[result.index] = result
-        while self._next_result in self._arrived:
-            self._take(self._arrived.pop(self._next_result))
-            self._next_result += 1
-            if self._next_result % self.round_size == 0:
-                self._plan()
+        while self._order and self._order[0] in self._arrived:
+            index = self._order.popleft()
+            self._take(self._arrived.pop(index))
+            if (index + 1) % self.round_size == 0:
+                self._end_round()
+
+    def _end_round(self) -> None:
+        lesson = Lesson(tuple(self._firsts), tuple(self._gains), tuple(self._samples))
+        for heard in self.exchange(lesson):
+            for result in heard.firsts:
+                self._keep(result)
+            for gain in heard.gains:
+                self._add(gain)
+            self.sampler.tried.update(heard.samples)
+        for taught in (self._firsts, self._gains, self._samples):
+            taught.clear()
+        self._plan()
 
     def _take(self, result: CaseResult) -> None:
+        """Add the result of a case of this guide."""
+        chosen, cost = self._chosen.pop(result.index), cost_of(result.program)
+        sites, is_first = self._keep(result)
+        gains = []
+        if not chosen.opening:  # the first runs gain most, by any strategy
+            gained = sites if chosen.strategy == name_of(result.origin) else 0
+            gains.append(Gain("strategy", chosen.strategy, cost, gained))
+        if isinstance(chosen.origin, Sample):
+            gains += self.sampler.gains(chosen.origin, result.origin, sites, opening=chosen.opening)
+            self._samples.append((chosen.origin.op, chosen.origin.form))
+        for gain in gains:
+            self._add(gain)
+        self._gains += gains
+        parent = self._parents.pop(result.index, None)
+        if parent is not None and sites:
+            parent.score += SITE_SCORE
+        if is_first:
+            self._firsts.append(result)
+
+    def _add(self, gain: Gain) -> None:
+        if (of := self._yields[gain.of].get(gain.name)) is not None:
+            of.add(gain.cost, gain.gained)
+
+    def _keep(self, result: CaseResult) -> tuple[int, bool]:
+        """Add what a case reached and showed, of this guide or of another, and keep its program if that is new.
+        Returns how many sites are new, and whether a site, a verdict or a signature is.
+        """
         self.calling.learn(result)
-        novel = self.ledger.add(((one.stage, one.reached) for one in result.reached), result.program)
+        novel = self.ledger.novel((one.stage, one.reached) for one in result.reached)
         sites = len(novel.fallback_sites) + len(novel.dde_sites)
         verdicts = {(run.verdict, str(one.signature.site)) for run in result.outcomes for one in result.sightings}
         verdicts = {one for one in verdicts if one[0]} - self.verdicts
         self.verdicts |= verdicts
-        cost = cost_of(result.program)
-        shown = {one.signature.key for one in result.sightings}
-        self.signatures.update(shown)
-        self.alarms = (self.alarms | set(result.screened)) - self.signatures
-        chosen = self._chosen.pop(result.index)
-        if not chosen.opening:  # the first runs gain most, by any strategy
-            self.strategies[chosen.strategy].add(cost, sites if chosen.strategy == name_of(result.origin) else 0)
-        if isinstance(chosen.origin, Sample):
-            self.sampler.learn(chosen.origin, result.origin, sites, opening=chosen.opening)
+        shown, screened = {one.signature.key for one in result.sightings}, {*result.screened}
+        is_first = bool(sites or verdicts or shown - self.signatures or screened - self.signatures - self.alarms)
+        self.signatures |= shown
+        self.alarms = (self.alarms | screened) - self.signatures
         score = SITE_SCORE * sites + VERDICT_SCORE * bool(verdicts) + min(novel.shapes, MOST_SHAPES)
         files = {one.place.file for stage in result.reached for one in stage.reached}
         for function in result.functions:
             self.touched[function].update(files)
-        parent = self._parents.pop(result.index, None)
-        if parent is not None and sites:
-            parent.score += SITE_SCORE
         if score and result.program:
-            self.kept.append(Parent(result.program, result.origin, score, cost))
+            self.kept.append(Parent(result.program, result.origin, score, cost_of(result.program)))
             del self.kept[:-KEPT]
+        return sites, is_first
 
     def _plan(self) -> None:
         """Choose the cases of a round."""
-        first = self._next_round * self.round_size
-        random = Random(f"guide:{self.seed}:{self._next_round}")
+        number = self.shard.round(self._next_round)
+        first = number * self.round_size
+        random = Random(f"guide:{self.seed}:{number}")
         aims, alarms = self._aims(), frozenset(self.alarms)
         known = alarms.union(self.signatures)
         for tried_strategy in self.strategies.values():
@@ -396,6 +503,7 @@ class Guide:
                 strategy = OPENING[index % len(OPENING)] if opening else pick(self.strategies, random)
                 case = Case(self._decide(strategy, index, random, aims), known, alarms, strategy, opening)
             self._planned[index] = self._chosen[index] = case
+            self._order.append(index)
         self._next_round += 1
 
     def _decide(self, name: str, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:
@@ -420,9 +528,9 @@ class Guide:
         return self._draw()
 
     def _draw(self) -> Draw:
-        """The next case of the uniform stream. Its first cases have ops that usually stop capture."""
+        """The shard's next case of the uniform stream. Its first cases have ops that usually stop capture."""
         self._drawn += 1
-        return Draw(self._drawn - 1)
+        return Draw((self._drawn - 1) * self.shard.total + self.shard.index - 1)
 
     def _single(self, random: Random) -> Single:
         """The next op of the catalogue by itself. Ops that usually stop capture come first, pointwise ops last.
@@ -431,7 +539,8 @@ class Guide:
         programs.
         """
         if not self._singles:
-            ops = random.sample(range(len(OPS)), len(OPS))
+            part = self.shard.part(range(len(OPS)), self._rounds)
+            ops = random.sample(part, len(part))
             self._singles = sorted(
                 ops, key=lambda op: (OPS[op].stops, OPS[op] not in GROUPS["pointwise"])
             )  # last first

@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ddefuzz.campaign.campaign import Campaign, Clock, Event, Listener, OnCase
-from ddefuzz.campaign.guide import ROUND, STRATEGIES, Guide
-from ddefuzz.campaign.plan import WHOLE, Plan, parse_budget, parse_shard
+from ddefuzz.campaign.exchange import Exchange, check_alone, key_of
+from ddefuzz.campaign.guide import ROUND, STRATEGIES, WHOLE, Guide, alone
+from ddefuzz.campaign.plan import Plan, parse_budget, parse_shard
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
 from ddefuzz.classify.rules import shared_rules
@@ -87,14 +88,17 @@ OPTIONS: Final = {
     "budget": Option(str, parse_budget),
     "minimize": Option(bool, bool, before=True),
     "round_size": Option(int, int, ROUND),
+    "share": Option(bool, bool, before=False),
 }
 """The fields of a plan that the database stores for resuming, next to profile and seed."""
 
 
 def new_plan(*, profile: str, seed: int | None, jobs: int, **options: object) -> Plan:
-    """A plan from options as they are typed and stored. Without a seed, it is drawn. A shard is not guided."""
+    """A plan from options as they are typed and stored. Without a seed, it is drawn. A shard is guided only if
+    it shares.
+    """
     fields: dict[str, Any] = {name: OPTIONS[name].read(value) for name, value in options.items()}
-    fields["guided"] &= fields.get("shard", WHOLE) == WHOLE
+    fields["guided"] &= fields.get("shard", WHOLE) == WHOLE or fields.get("share", False)
     return Plan(profile=profile, seed=secrets.randbelow(2**31) if seed is None else seed, jobs=jobs, **fields)
 
 
@@ -128,6 +132,20 @@ def plan_of(entry: CampaignEntry, plan: Plan, typed: Container[str]) -> Plan:
     return replace(plan, **stored)
 
 
+def to_resume(database: Database, plan: Plan, typed: Container[str]) -> CampaignEntry | None:
+    """The latest campaign that was interrupted, of the plan's shard if that was typed; None if there is none.
+
+    Raises `InputError` if several shards share what they learn, and none was typed.
+    """
+    entries = database.unfinished()
+    if "shard" in typed:
+        return next((entry for entry in entries if entry.options.get("shard") == str(plan.shard)), None)
+    shards = sorted({str(entry.options.get("shard")) for entry in entries if entry.options.get("share")})
+    if entries and entries[0].options.get("share") and len(shards) > 1:
+        raise InputError(f"--resume: found campaigns of the shards {', '.join(shards)}, expected --shard to choose one")
+    return next(iter(entries), None)
+
+
 def _launch(
     plan: Plan,
     database: Database,
@@ -144,7 +162,9 @@ def _launch(
     ):
         described = workers.submit(describe, DescribeTask(plan.profile, plan.seed), START_SECONDS)
         versions = first_answer(described, stopped)
-        number = _enter(plan, database, versions, clock, entry)
+        key = key_of(plan.profile, plan.seed, versions.generator, options_of(plan))
+        number = _enter(plan, database, versions, clock, entry, key)
+        exchange = Exchange(database, number, key) if plan.share else None
         due = 0.0
 
         def save(tally: Tally) -> None:
@@ -169,8 +189,9 @@ def _launch(
             stopped=stopped,
             number=number,
             on_case=on_case,
+            exchange=exchange,
         )
-        if plan.shard == WHOLE:
+        if plan.shard == WHOLE or exchange is not None:
             strategies = STRATEGIES if plan.guided else ("draw",)
             campaign.guide = Guide(
                 plan.seed,
@@ -179,6 +200,8 @@ def _launch(
                 partial(lines_in, Path(versions.package)),
                 plan.called_case,
                 plan.round_size,
+                plan.shard,
+                exchange or alone,
             )
         summary = campaign.run()
         save(campaign.tally)
@@ -199,15 +222,20 @@ def _progress(tally: Tally, clock: Clock) -> Progress:
     )
 
 
-def _enter(plan: Plan, database: Database, versions: Versions, clock: Clock, entry: CampaignEntry | None) -> int:
+def _enter(
+    plan: Plan, database: Database, versions: Versions, clock: Clock, entry: CampaignEntry | None, key: str
+) -> int:
     if entry is None:
-        return database.start_campaign(
-            profile=plan.profile,
-            seed=plan.seed,
-            generator=versions.generator,
-            options=options_of(plan),
-            when=clock.now(),
-        )
+        with database.transaction():
+            if plan.share:
+                check_alone(database, key, str(plan.shard))
+            return database.start_campaign(
+                profile=plan.profile,
+                seed=plan.seed,
+                generator=versions.generator,
+                options=options_of(plan),
+                when=clock.now(),
+            )
     if entry.generator != versions.generator:
         raise InputError(
             f"--resume: campaign {entry.id} drew its cases with {entry.generator!r}, found {versions.generator!r}, "

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, takewhile
 from random import Random
 
-from ddefuzz.campaign.guide import ROUND, CalledCase, Case
+from ddefuzz.campaign.guide import ROUND, WHOLE, CalledCase, Case, Shard
 from ddefuzz.campaign.tasks import TOGETHER, CaseTask
 from ddefuzz.errors import InputError
 from ddefuzz.execute.engine import LOCAL, Engine
@@ -48,29 +48,6 @@ class Budget:
         if self.cpu_seconds is not None:
             return f"{self.cpu_seconds:g}cpu"
         return f"{self.cases}x" if self.cases is not None else f"{self.seconds:g}s"
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """The `index`-th (from 1) of `total` parts: the cases whose index is congruent to it."""
-
-    index: int = 1
-    total: int = 1
-
-    def cases(self, budget: Budget) -> Iterator[int]:
-        """The indices of this shard's cases, in order."""
-        for index in count():
-            if budget.cases is not None and index >= budget.cases:
-                return
-            if index % self.total == self.index - 1:
-                yield index
-
-    def __str__(self) -> str:
-        return f"{self.index}/{self.total}"
-
-
-WHOLE = Shard()
-"""All cases."""
 
 
 def parse_budget(text: str) -> Budget:
@@ -156,7 +133,8 @@ class Plan:
 
     `known` has the findings that a list of known findings has: they are not new, and not minimized. Those whose
     decision has expired are new again. The workers are those of an `engine`: `jobs` of them, or on each node of a
-    cluster (0: one for each of its CPUs).
+    cluster (0: one for each of its CPUs). With `share` the other shards are campaigns of the same database, and their
+    guides tell each other what they learn (`campaign.exchange`).
     """
 
     profile: str
@@ -175,6 +153,16 @@ class Plan:
     known: Now = NONE
     round_size: int = ROUND
     engine: Engine = LOCAL
+    share: bool = False
+
+    def cases(self) -> Iterator[int]:
+        """The indices of the shard's cases, in order: whole rounds if it shares, else each `total`-th case."""
+        shard, size, most = self.shard, self.round_size, self.budget.cases
+        indices: Iterator[int] = count(shard.index - 1, shard.total)
+        if self.share:
+            rounds = (shard.round(number) * size for number in count())
+            indices = (index for first in rounds for index in range(first, first + size))
+        return takewhile(lambda index: most is None or index < most, indices)
 
     def is_sampled(self, index: int) -> bool:
         """Whether a case is captured independently of the fake stage. Each stage is sampled equally."""

@@ -30,7 +30,7 @@ class CampaignFinding(msgspec.Struct, frozen=True):
     """A finding that this campaign has seen: in how many cases, and after how many seconds first.
 
     `data_dependent` is the result of the control runs (`Finding.data_dependent`). `expired` says that it is new again
-    because a decision on it has expired.
+    because a decision on it has expired. It is `theirs` if another driver of the campaign minimizes and confirms it.
     """
 
     finding: str
@@ -43,6 +43,7 @@ class CampaignFinding(msgspec.Struct, frozen=True):
     confirmed: str = ""
     data_dependent: bool | None = None
     expired: bool = False
+    theirs: bool = False
 
     @property
     def status(self) -> str:
@@ -177,7 +178,7 @@ FOLLOW_UPS = ("minimize", "confirm", "control")
 """The names of the follow-ups of findings in `cpu_seconds`."""
 
 
-def _countable(result: CaseResult) -> CaseResult:
+def countable(result: CaseResult) -> CaseResult:
     """The result with the signatures of its sightings only: the database has the failures, with their findings."""
     sightings = []
     for sighting in result.sightings:
@@ -219,7 +220,7 @@ class Tally:
         if not self.unsaved and not self.changed:
             return None
         seconds = {name: self.cpu_seconds[name] for name in FOLLOW_UPS if name in self.cpu_seconds}
-        step = Step(tuple(map(_countable, self.unsaved)), tuple(self.changed.values()), self.lost, seconds)
+        step = Step(tuple(map(countable, self.unsaved)), tuple(self.changed.values()), self.lost, seconds)
         self.unsaved.clear()
         self.changed.clear()
         return step

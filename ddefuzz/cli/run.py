@@ -18,14 +18,14 @@ from click.core import ParameterSource
 from rich.text import Text
 
 from ddefuzz.campaign.campaign import Event, Listener
-from ddefuzz.campaign.guide import ROUND
-from ddefuzz.campaign.launch import new_plan, options_of, plan_of, resume, start
+from ddefuzz.campaign.guide import ROUND, WHOLE, Shard
+from ddefuzz.campaign.launch import new_plan, options_of, plan_of, resume, start, to_resume
 from ddefuzz.campaign.page import (
     progress_line,
     run_report,
     summary_view,
 )
-from ddefuzz.campaign.plan import WHOLE, Plan
+from ddefuzz.campaign.plan import Plan, parse_shard
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.cli.command import Output, click_command, formats, option, typed_words
 from ddefuzz.cli.options import (
@@ -110,7 +110,8 @@ def command(
     ),
     guided: bool = option(
         "Choose cases by what earlier ones reached: single ops first, then PyTorch's samples of ops, and mutations of "
-        "programs that reached a new guard site. --uniform generates all cases independently, and so does --shard.",
+        "programs that reached a new guard site. --uniform generates all cases independently, and so does --shard "
+        "without --share.",
         "--guided/--uniform",
         default=True,
     ),
@@ -125,8 +126,14 @@ def command(
     oracles: tuple[str, ...] = oracles_option("capture is always among them."),
     semantics: tuple[Mechanism, ...] = semantics_option(" Verdicts always compare explicit with size-oblivious."),
     shard: str = option("Run only the I-th of N parts of the cases.", default="1/1", metavar="I/N"),
+    share: bool = option(
+        "Tell the campaigns of the other shards what this one learns, and learn from them. They need the same --db and "
+        "--seed, and run at the same time. The first that sees a finding minimizes it.",
+        default=False,
+    ),
     resuming: bool = option(
-        "Continue the latest campaign that was interrupted, with its options. Only its budget can be another.",
+        "Continue the latest campaign that was interrupted, with its options. Only its budget can be another. With "
+        "--shard it is the latest of that shard.",
         "--resume",
     ),
     minimize: bool = option(
@@ -163,6 +170,8 @@ def command(
     """
     context = get_current_context()
     where, jobs = engine_of(engine, address, jobs)
+    if share and not resuming:
+        _check_share(parse_shard(shard), seed, guided=guided)
     plan = new_plan(
         profile=profile,
         seed=seed,
@@ -177,12 +186,13 @@ def command(
         oracles=oracles,
         guided=guided,
         round_size=round_size,
+        share=share,
     )
     plan = replace(plan, engine=where)
     listed = {name: one for file in known_files for name, one in read_known(file).items()}
     with Database.open(db) as database:
         if resuming:
-            entry = next(iter(database.unfinished()), None)
+            entry = to_resume(database, plan, _typed(context))
             if entry is None:
                 remove_abandoned(Path(gettempdir()))  # the campaign may have been killed before it was entered
                 raise InputError(f"--resume: found no interrupted campaign in {database.url}, expected one")
@@ -208,6 +218,16 @@ def command(
         )
     if fails(summary, regressed, fail_on):
         raise SystemExit(EXIT_FOUND)
+
+
+def _check_share(shard: Shard, seed: int | None, *, guided: bool) -> None:
+    """Raise `InputError` if --share lacks what the drivers of one campaign have in common."""
+    if shard.total == 1:
+        raise InputError(f"--share: found --shard {shard}, expected one of several shards, such as 1/4")
+    if seed is None:
+        raise InputError("--share: found no --seed, expected the same seed for all shards")
+    if not guided:
+        raise InputError("--share: found --uniform, expected a guided campaign: a uniform one learns nothing")
 
 
 def _typed(context: click.Context) -> set[str]:

@@ -53,6 +53,8 @@ from ddefuzz.findings.schema import (
     FINDINGS,
     KEPT_POINTS,
     LATEST,
+    LESSONS,
+    MET,
     PROGRESS,
     REACHED,
     RESULTS,
@@ -313,6 +315,40 @@ class Database:
             columns = CAMPAIGNS.c
             rows = session.execute(select(CAMPAIGNS).where(columns.finished.is_(False)).order_by(columns.id.desc()))
             return tuple(readable("campaign", rows, lambda row: to_record(row, Campaign)))
+
+    # Campaigns of one key, which tell each other what they learn
+
+    def met_by_others(self, finding_id: str, campaign: int) -> tuple[Campaign, ...]:
+        """The unfinished campaigns, but this one, that have seen a finding."""
+        met = select(MET.c.campaign_id).where(MET.c.finding_id == finding_id, MET.c.campaign_id != campaign)
+        with self._reading() as session:
+            ids = set(session.scalars(met))
+            return tuple(entry for entry in self.unfinished() if entry.id in ids) if ids else ()
+
+    def add_lesson(self, campaign: int, key: str, heard: int, learned: bytes) -> None:
+        """Save what a round has taught, and the latest lesson of others that was taken in after it."""
+        with self._writing() as session:
+            session.execute(insert(LESSONS).values(campaign_id=campaign, key=key, heard=heard, learned=learned))
+
+    def lessons(self, campaign: int, key: str, after: int, until: int | None = None) -> tuple[tuple[int, bytes], ...]:
+        """The lessons of other campaigns of this key, by number: those after one, until one if that is given."""
+        column = LESSONS.c
+        fitting = (column.key == key, column.campaign_id != campaign, column.id > after)
+        rows = select(column.id, column.learned).where(*fitting, *(() if until is None else (column.id <= until,)))
+        with self._reading() as session:
+            return tuple((int(number), bytes(learned)) for number, learned in session.execute(rows.order_by(column.id)))
+
+    def heard(self, campaign: int) -> tuple[int, ...]:
+        """The latest lesson of others that a campaign had taken in after each of its rounds."""
+        column = LESSONS.c
+        with self._reading() as session:
+            rows = select(column.heard).where(column.campaign_id == campaign).order_by(column.id)
+            return tuple(session.scalars(rows))
+
+    def forget_lessons(self, key: str) -> None:
+        """Delete the lessons of all campaigns of this key, which have ended."""
+        with self._writing() as session:
+            session.execute(delete(LESSONS).where(LESSONS.c.key == key))
 
     # What `ddefuzz matrix` has run
 

@@ -90,6 +90,10 @@ class SiteKey(NamedTuple):
     function: str
 
 
+def _key(way: SiteVisit) -> SiteKey:
+    return SiteKey(way.place.language, way.place.file, way.place.line, way.function)
+
+
 class SiteRecord(msgspec.Struct, frozen=True):
     """What is known about one guard site. The numbers count cases.
 
@@ -151,37 +155,42 @@ class Ledger:
     shapes: set[tuple[SiteKey, Answer, str]] = field(default_factory=set)
     _waiting: dict[SiteKey, SiteRecord] = field(default_factory=dict)
 
-    def add(self, stages: Iterable[tuple[str, Iterable[SiteVisit]]], program: str) -> Novel:
-        """Count one case, by what it reached in each stage. Returns what it was the first to reach."""
+    def novel(self, stages: Iterable[tuple[str, Iterable[SiteVisit]]]) -> Novel:
+        """What a case is the first to reach, by what it reached in each stage. It is known from then on."""
         fallbacks: list[SiteKey] = []
         errors: list[str] = []
         before = len(self.shapes)
-        of_case: dict[SiteKey, SiteRecord] = {}
-        for stage, way in ((stage, one) for stage, reached in stages for one in reached):
-            raised, place = way.answer == "raised", way.place
-            key = SiteKey(place.language, place.file, place.line, way.function)
-            if not raised and key[:3] not in self.fallback_sites:
+        for way in (one for _, reached in stages for one in reached):
+            key = _key(way)
+            if way.answer != "raised" and key[:3] not in self.fallback_sites:
                 self.fallback_sites.add(key[:3])
                 fallbacks.append(key)
-            blamed = "" if way.blamed is None else str(way.blamed)
-            if way.blamed is not None and blamed not in self.dde_sites:
+            if way.blamed is not None and (blamed := str(way.blamed)) not in self.dde_sites:
                 self.dde_sites[blamed] = way.blamed.language
                 errors.append(blamed)
             self.shapes.add((key, way.answer, way.shape))
+        return Novel(tuple(fallbacks), tuple(errors), len(self.shapes) - before)
+
+    def add(self, stages: Iterable[tuple[str, Iterable[SiteVisit]]], program: str) -> Novel:
+        """Count one case, by what it reached in each stage. Returns what it was the first to reach."""
+        ways = [(stage, tuple(reached)) for stage, reached in stages]
+        of_case: dict[SiteKey, SiteRecord] = {}
+        for stage, way in ((stage, one) for stage, reached in ways for one in reached):
+            raised, key = way.answer == "raised", _key(way)
             record = SiteRecord(
                 *key,
                 call=way.call,
                 fallbacks={} if raised else {way.answer: 1},
                 old={} if way.old is None else {way.old: 1},
                 raised=int(raised),
-                blamed=(blamed,) if blamed else (),
+                blamed=() if way.blamed is None else (str(way.blamed),),
                 stage=stage,
             )
             of_case[key] = together(of_case[key], record, max) if key in of_case else record
         for key, record in of_case.items():
             counted = msgspec.structs.replace(record, cases=1, example=program)
             self._waiting[key] = together(self._waiting[key], counted) if key in self._waiting else counted
-        return Novel(tuple(fallbacks), tuple(errors), len(self.shapes) - before)
+        return self.novel(ways)
 
     def count(self) -> SiteCount:
         """How many sites there are."""

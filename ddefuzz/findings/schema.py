@@ -179,6 +179,19 @@ STEPS: Final = Table(
 )
 """What an unfinished campaign has counted at once, as compressed JSON (`codec`)."""
 
+LESSONS: Final = Table(
+    "lessons",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    _owner("campaigns", key=False),
+    Column("key", Text, nullable=False, index=True),
+    Column("heard", Integer, nullable=False),
+    Column("learned", LargeBinary, nullable=False),
+)
+"""What a round of a campaign has taught, as compressed JSON (`codec`), for the campaigns of the same `key`. `heard` is
+the latest lesson of others that was taken in after the round.
+"""
+
 SITES: Final = _table(
     "sites", SiteRecord, ("language", "file", "line", "function"), Column("torch", Text, primary_key=True)
 )
@@ -391,9 +404,9 @@ class PackedError(ValueError):
     """The bytes were not made by `packed`."""
 
 
-def packed(record: msgspec.Struct | tuple[Any, ...]) -> bytes:
+def packed(record: msgspec.Struct | tuple[Any, ...], level: int = _LEVEL) -> bytes:
     """The record as JSON in gzip format, without a date."""
-    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+    compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
     return compressor.compress(msgspec.json.encode(record)) + compressor.flush()
 
 

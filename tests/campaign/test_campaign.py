@@ -16,16 +16,15 @@ import pytest
 from ddefuzz import internal
 from ddefuzz.answers.model import Control
 from ddefuzz.campaign.campaign import GRACE_SECONDS, Campaign, Clock, Event
+from ddefuzz.campaign.guide import WHOLE, Shard
 from ddefuzz.campaign.plan import (
     CALLED,
     CALLED_COMPILED,
     CONFIRM_SECONDS,
     RETRACED,
     RETRACED_TURN,
-    WHOLE,
     Budget,
     Plan,
-    Shard,
     confirm_seconds,
 )
 from ddefuzz.campaign.summary import Step, Summary, Tally

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from ddefuzz.campaign.guide import Shard
 from ddefuzz.campaign.launch import OPTIONS, options_of, plan_of
-from ddefuzz.campaign.plan import Budget, Plan, Shard
+from ddefuzz.campaign.plan import Budget, Plan
 from ddefuzz.cli.run import command
 from ddefuzz.errors import InputError, RowError
 from ddefuzz.execute.protocol import Semantics
@@ -33,6 +34,7 @@ BEGUN = Plan(
     guided=True,
     oracles=("capture", "agreement"),
     round_size=64,
+    share=True,
 )
 
 OTHER = Plan(
@@ -112,7 +114,7 @@ OF_ONE_CALL = {
         ("--uniform",),
         ("--oracle", "agreement"),
         ("--semantics", "size-oblivious"),
-        ("--shard", "1/2"),
+        ("--share",),
         ("--no-minimize",),
     ],
     ids=lambda words: words[0],

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ddefuzz.campaign.guide import OPENING_FORM, PRIOR_COST, TEMPLATES, Sampler, Yield, pick, takes_out
+from ddefuzz.campaign.guide import OPENING_FORM, PRIOR_COST, TEMPLATES, Gain, Sampler, Yield, pick, takes_out
 from ddefuzz.generate.profiles import Draw, Sample
 from ddefuzz.generate.variants import UNBACKED_FORMS
 
@@ -49,9 +49,8 @@ def test_each_op_of_torch_is_sampled_once_before_forms_are_chosen() -> None:
         (op, OPENING_FORM, 0) for op in ("add", "chunk", "diff")
     }
     assert not sampler.opening
-    for one in opening:
-        sampler.learn(one, one, 5, opening=True)
-    assert all(record == Yield() for record in sampler.forms.values()), "the opening says nothing of forms"
+    gains = [gain for one in opening for gain in sampler.gains(one, one, 5, opening=True)]
+    assert {gain.of for gain in gains} == {"op"}, "the opening says nothing of forms"
     later = [sampler.next(random) for _ in range(400)]
     assert {one.op for one in later} == {"add", "chunk", "diff", DIFF}
     assert {one.form for one in later} == set(UNBACKED_FORMS)
@@ -60,11 +59,10 @@ def test_each_op_of_torch_is_sampled_once_before_forms_are_chosen() -> None:
 def test_a_form_is_credited_only_with_samples_made_in_it() -> None:
     sampler = Sampler((), (DIFF,), 7)
     chosen = Sample(DIFF, "out", 0, 0)
-    sampler.learn(chosen, Draw(0), 3, opening=False)
-    assert (sampler.forms["out"], sampler.of_ops[DIFF]) == (Yield(), Yield(1, 0))
-    sampler.learn(chosen, Sample(DIFF, "layout", 2, 0), 3, opening=False)
-    assert (sampler.forms["out"], sampler.forms["layout"]) == (Yield(), Yield(1, 3))
-    assert sampler.of_ops[DIFF] == Yield(2, 3)
+    assert list(sampler.gains(chosen, Draw(0), 3, opening=False)) == [Gain("op", DIFF, 1, 0)]
+    made = Sample(DIFF, "layout", 2, 0)
+    gains = list(sampler.gains(chosen, made, 3, opening=False))
+    assert gains == [Gain("form", "layout", 1, 3), Gain("op", DIFF, 1, 3)]
 
 
 def test_the_form_out_is_chosen_only_for_ops_that_take_it() -> None:

@@ -339,6 +339,35 @@ def test_a_campaign_that_nobody_resumes_ends(database: Database) -> None:
     assert (ended.finished, ended.updated) == (True, stamp(START))
 
 
+def test_campaigns_of_one_key_read_each_others_lessons_in_order(database: Database) -> None:
+    here, there, other = (
+        database.start_campaign(profile="default", seed=seed, generator="1", options={}, when=START)
+        for seed in (1, 1, 2)
+    )
+    database.add_lesson(there, "a", 0, b"first")
+    database.add_lesson(here, "a", 1, b"mine")
+    database.add_lesson(other, "b", 0, b"of another campaign")
+    database.add_lesson(there, "a", 1, bytes(range(256)))
+    (first, one), (last, two) = database.lessons(here, "a", 0)
+    assert (first < last, one, two) == (True, b"first", bytes(range(256)))
+    assert database.lessons(here, "a", first) == ((last, two),)
+    assert database.lessons(here, "a", 0, until=first) == ((first, one),)
+    assert (database.heard(here), database.heard(there)) == ((1,), (0, 1))
+    database.forget_lessons("a")
+    assert (database.heard(here), database.heard(other)) == ((), (0,))
+
+
+def test_who_else_has_seen_a_finding_is_known_until_it_has_ended(database: Database) -> None:
+    here, there = (
+        database.start_campaign(profile="default", seed=1, generator="1", options={}, when=START) for _ in range(2)
+    )
+    finding = database.record(sighting(), START, there).finding_id
+    database.record(sighting(), START, here)
+    assert [entry.id for entry in database.met_by_others(finding, here)] == [there]
+    database.finish_campaign(there, START)
+    assert database.met_by_others(finding, here) == ()
+
+
 @pytest.mark.slow
 @settings(PROPERTY, max_examples=25)
 @given(databases())
