@@ -26,6 +26,7 @@ from ddefuzz.answers.experiment import CALLS, MADE, SampleRequest, ends, is_of, 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.observe import captured_output, observe, patched
 from ddefuzz.execute.protocol import DECOMPOSED, Observation, ProgramSubject, Run, Stage
+from ddefuzz.execute.protocol import Call as Called
 from ddefuzz.files import append
 from ddefuzz.fixes.change import SCRIPTED
 from ddefuzz.fixes.out_meta import FILE as METAS
@@ -55,6 +56,9 @@ MOST_CAPTURED: Final = 4
 
 MOST_SAMPLES: Final = 12
 """How many of torch's samples of an op are run in eager and in FakeTensorMode."""
+
+MOST_CONTROLS: Final = 3
+"""How many calls of one run are looked at with static sizes."""
 
 MOST_SCRIPTED: Final = 2
 """How many of torch's samples of a module are compiled as TorchScript."""
@@ -100,12 +104,28 @@ def _text(run: Run) -> str:
 
 
 def _observed(run: Run) -> Observation:
-    """What a run does, without the calls at which a program with static sizes differs from eager, too."""
+    """What a run does, without the calls at which the program with static sizes is wrong in the same way: no change of
+    a guard makes that.
+    """
     seen = observe(run)
     of_run = OracleInput(_text(run), seen)
     differing = frozenset(call.size for call in seen.calls if ends(of_run, call) == "differs")
     also_static = static_differences(run.subject, run.stage, differing, observe)
+    suspects = [call for call in seen.calls if call.size not in also_static and (call.size in differing or call.node)]
+    also_static |= {call.size for call in suspects[:MOST_CONTROLS] if _is_wrong_static(run, call)}
     return msgspec.structs.replace(seen, calls=tuple(call for call in seen.calls if call.size not in also_static))
+
+
+def _is_wrong_static(run: Run, call: Called) -> bool:
+    """Whether the program with the static sizes of a call differs, or its graph is wrong about the same op."""
+    for subject in _at_sizes(_text(run), (call.size,)):
+        seen = observe(Run(subject, run.stage, calls=("example",)))
+        of_run = OracleInput(subject.text, seen)
+        for static_call in seen.calls:
+            if call.node is not None:
+                return static_call.node is not None and static_call.node.op == call.node.op
+            return ends(of_run, static_call) == "differs"
+    return False
 
 
 def _at_sizes(text: str, sizes: tuple[CallSize, ...]) -> Iterator[ProgramSubject]:
