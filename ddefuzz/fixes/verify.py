@@ -42,6 +42,9 @@ ALSO: Final = "aot"
 FURTHER: Final[tuple[Stage, ...]] = ("decompose", DECOMPOSED)
 """The stages in which what is captured is decomposed and called. If that fails in another way, it is only told."""
 
+LAYOUT: Final = ("shape", "strides")
+"""What a graph says of a value that a change may make wrong."""
+
 IN_TRACES: Final = (
     "torch/_decomp/",
     "torch/_inductor/",
@@ -203,10 +206,9 @@ def _ends(text: str, seen: Observation) -> tuple[str, str]:
     losses = {call.size: lost(of_program, call) for call in seen.calls if not call.eager.returned}
     kept = tuple(call for call in seen.calls if not losses.get(call.size))
     fails = fault(ProgramSubject(text), msgspec.structs.replace(seen, calls=kept))
-    said = (
-        f"the graph is wrong about {call.node.target} at {call.size}: {call.node.how}" for call in kept if call.node
-    )
-    return fails or next(said, ""), next(filter(None, losses.values()), "")
+    nodes = ((call.node, call.size) for call in kept if call.node is not None and call.node.what in LAYOUT)
+    wrong = (f"the graph is wrong about {node.target} at {size}: {node.how}" for node, size in nodes)
+    return fails or next(wrong, ""), next(filter(None, losses.values()), "")
 
 
 def _limit(seen: Observation) -> str:
