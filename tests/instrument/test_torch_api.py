@@ -55,6 +55,7 @@ ALLOWED = {
     "fixes/change.py": "as answers/patch.py",
     "fixes/verify.py": "files that eager does not run, and the module that scripts their functions; tests run it",
     "fixes/native.py": "texts of changes of PyTorch",
+    "fixes/out_meta.py": "the file of torch that it changes; without it there is no change",
     "fixes/texts.py": "as repro/finding.py",
     "checking/rewrites.py": "calls that are offered to users",
     "sweep/recompile_reviewed.py": SOURCE_DATA,
