@@ -89,7 +89,7 @@ WAYS = (
 def bases() -> dict[str, Finding]:
     """A committed finding for each way to recognize a failure, with the name of that way."""
     first: dict[str, Finding] = {}
-    of_kinds = {re.sub(r"-[0-9a-f]+$", "", one.name): one for one in sorted(ROOT.glob("*-*"))}
+    of_kinds = {re.sub(r"-[0-9a-f]+$", "", one.name): one for one in sorted(ROOT.glob("*-*")) if one.is_dir()}
     for place in (*of_kinds.values(), *sorted(ROOT.glob("dde-*"))[:20]):
         finding = read_finding(place)
         with suppress(DdefuzzError):
