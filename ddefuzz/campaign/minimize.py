@@ -29,7 +29,16 @@ from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.engine import Workers
 from ddefuzz.execute.pool import Future, LostTask, Pool
-from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, CallableSubject, ProgramSubject, Run, Runner, Stage
+from ddefuzz.execute.protocol import (
+    CAPTURE_STAGES,
+    EXPLICIT,
+    CallableSubject,
+    Observation,
+    ProgramSubject,
+    Run,
+    Runner,
+    Stage,
+)
 from ddefuzz.execute.worker import late
 from ddefuzz.files import is_file
 from ddefuzz.findings.database import Database
@@ -218,11 +227,13 @@ def minimize_start(
     pool: Pool,
     timeout: float,
     listen: Listener,
+    stopped: Callable[[], bool],
     stored: tuple[Database, Finding] | None = None,
 ) -> Outcome:
     """Minimize a program, one capture at a time, and confirm it. `timeout` is for each capture.
 
-    Each smaller program of a `stored` finding is saved at once, so that an interrupt loses nothing.
+    Each smaller program of a `stored` finding is saved at once, so that an interrupt loses nothing. If `stopped`, it
+    raises KeyboardInterrupt before the next capture.
     """
     attempts = 0
 
@@ -234,8 +245,13 @@ def minimize_start(
                 _save(*stored, MinimizeResult(text, steps, attempts, exhausted=False))
             listen(attempts, steps)
 
-    runner = partial(pool.observe, timeout=timeout, by=observe)
-    cold = partial(pool.observe_cold, timeout=timeout, by=observe)
+    def unless_stopped(run: Run, runner: Runner) -> Observation:
+        if stopped():
+            raise KeyboardInterrupt
+        return runner(run)
+
+    runner = partial(unless_stopped, runner=partial(pool.observe, timeout=timeout, by=observe))
+    cold = partial(unless_stopped, runner=partial(pool.observe_cold, timeout=timeout, by=observe))
     # Only this needs torch. A command that minimizes nothing must not import it.
     result: MinimizeResult = late("ddefuzz.campaign.case").smallest(start, runner, progress)
     suspect = start.suspect

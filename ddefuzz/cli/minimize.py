@@ -22,7 +22,7 @@ from ddefuzz.campaign.minimize import (
 )
 from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.options import DB, JOBS, TRUST, capture_stage_option, timeout_option
-from ddefuzz.cli.output import deliver, resolve
+from ddefuzz.cli.output import deliver, resolve, stop_on_interrupt
 from ddefuzz.cli.streams import say, write_line, write_stdout
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text
@@ -85,6 +85,7 @@ def command(
         if model is None and not is_file(Path(target)):
             database = stack.enter_context(Database.open(db, create=False))
             stored = database, resolve(database, target)
+        stopped = stack.enter_context(stop_on_interrupt())
         pool = stack.enter_context(Pool(1))
         if stored is not None:
             start = start_of_finding(stored[1], max_attempts, from_original=from_original, trust=trust)
@@ -92,7 +93,7 @@ def command(
             start = start_of_model(model, stage, pool, timeout, max_attempts)
         else:
             start = start_of_file(Path(target), stage, pool, timeout, max_attempts)
-        outcome = minimize_start(start, pool, timeout, _say_progress, stored)
+        outcome = minimize_start(start, pool, timeout, _say_progress, stopped, stored)
     more = "; stopped at --max-attempts" if outcome.exhausted else ""
     shows = start.suspect.signature
     say(

@@ -106,6 +106,7 @@ def test_an_interrupt_keeps_the_best_so_far(url: str) -> None:
         _, rest = process.communicate(timeout=60)
     assert first == "1 capture: 1 operation\n"
     assert process.returncode == 130, rest
+    assert "stopping, and saving what was found" in rest
     assert "Traceback" not in rest
     with Database.open(url, create=False) as database:
         found = database.get(CHUNK.key)
