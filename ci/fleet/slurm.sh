@@ -9,7 +9,7 @@
 #SBATCH --signal=B:TERM@180
 set -euo pipefail
 
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head --lines=1)
+read -r head < <(scontrol show hostnames "$SLURM_JOB_NODELIST") # `| head` may end scontrol by SIGPIPE, and pipefail then the job
 address=$(srun --nodes=1 --ntasks=1 --nodelist="$head" hostname --ip-address | awk '{print $1}'):$((20000 + SLURM_JOB_ID % 20000))
 
 srun --nodes=1 --ntasks=1 --nodelist="$head" --overlap \

@@ -77,7 +77,7 @@ def test_what_the_dockerfile_copies_is_a_package(tmp_path: Path) -> None:
 
 
 STUBS = {
-    "scontrol": "echo node-a; echo node-b",
+    "scontrol": "echo node-a; sleep 0.2; echo node-b",  # who reads one line may be gone by then
     "srun": """\
 while [ "${1#--}" != "$1" ]; do shift; done
 echo "srun $*" >> "$LOG"
