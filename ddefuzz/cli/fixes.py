@@ -179,7 +179,7 @@ def verify(
 ) -> None:
     """Make the changes of Python code in a copy of torch, and run the findings, torch's samples and a test there.
 
-    Each result is written as soon as it is known. So you can stop it and start it again. One group takes about 20 CPU
+    Each result is written as soon as it is known. So you can stop it and start it again. One group takes about 40 CPU
     seconds. Without ID, all groups are tried for which code of Python can be changed, and findings that are in no
     group: only verified changes of these are kept.
     """

@@ -16,16 +16,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
-from sqlalchemy import (
-    Table,
-    delete,
-    exists,
-    insert,
-    select,
-    true,
-    tuple_,
-    update,
-)
+from sqlalchemy import Table, delete, exists, insert, select, true, tuple_, update
 from sqlalchemy.orm import Session
 
 from ddefuzz.answers.model import Answers, Control

@@ -159,9 +159,12 @@ def _of_cause(finding: Finding) -> str:
 def label_of(finding: Finding) -> Label:
     """What the stored answers alone say: nothing is verified by them."""
     answers = finding.answers
-    is_right = answers is not None and answers.verdict in RIGHT and (answers.patch is None or answers.patch.is_right)
-    if answers is not None and finding.site.language != "Python" and answers.verdict in _GIVEN:
-        is_right &= usual_truth(finding.expression) is not (not _GIVEN[answers.verdict])  # else all take a rare branch
+    if answers is None:
+        return "untested idea"
+    is_right = answers.verdict in RIGHT and (answers.patch is None or answers.patch.is_right)
+    if finding.site.language != "Python" and answers.verdict in _GIVEN:
+        is_rare = usual_truth(finding.expression) == (not _GIVEN[answers.verdict])
+        is_right &= not is_rare  # else all sizes would take the branch of rare ones
     return "backed by forced answers" if is_right else "untested idea"
 
 

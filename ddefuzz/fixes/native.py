@@ -71,7 +71,8 @@ FILES: Final[dict[str, str]] = {
 """The file of a C++ function in PyTorch's repository, by its name or the beginning of it. Frames have no file."""
 
 
-_STRUCTURED: Final = re.compile(r"at::meta::structured_(\w+)::meta")
+STRUCTURED: Final = re.compile(r"\bat::meta::structured_(\w+)::meta\b")
+"""The name of a structured kernel's meta function: the op, or the op and its overload."""
 
 
 def file_of(site: Site) -> str:
@@ -88,10 +89,16 @@ def is_of_torch(file: str) -> bool:
     return not Path(file).is_absolute() and ".." not in Path(file).parts
 
 
+def usual_sizes(expression: str) -> dict[str, int]:
+    """Sizes for the symbols of a guard that are all large and differ."""
+    names = dict.fromkeys(re.findall(r"\b[us]\d+\b", expression))
+    return {name: 64 + 9 * number for number, name in enumerate(names)}
+
+
 def usual_truth(expression: str) -> bool | None:
     """The truth of a guard where all sizes are large and differ. None if it is not known."""
-    names = dict.fromkeys(re.findall(r"\b[us]\d+\b", expression))
-    return holds(expression, {name: 64 + 9 * number for number, name in enumerate(names)}) if names else None
+    sizes = usual_sizes(expression)
+    return holds(expression, sizes) if sizes else None
 
 
 def native_change(
@@ -104,7 +111,7 @@ def native_change(
     if anchor.startswith("guard_float"):
         return f"{site} takes a Scalar or a tensor for float: a schema has no type for symbolic floats"
     if anchor.startswith("guard_int") or verdict == "needs SymInt":
-        if structured := _STRUCTURED.fullmatch(site.function or ""):
+        if structured := STRUCTURED.fullmatch(site.function or ""):
             # A structured kernel's meta function gives its sizes as IntArrayRef (ATen/TensorMeta.h).
             op = structured[1]
             registered = "torch/_meta_registrations.py, register_meta"

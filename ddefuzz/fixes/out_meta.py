@@ -13,20 +13,15 @@ A structured kernel refuses an `out` of another dtype, so `exact_dtype=True` is 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-import torch
-
 from ddefuzz.answers.patch import Patch, Source, source_of
+from ddefuzz.fixes.native import STRUCTURED
 from ddefuzz.instrument.events import RaisedError
 
 FORM: Final = "a meta function for out="
 FILE: Final = "torch/_meta_registrations.py"
-
-STRUCTURED: Final = re.compile(r"\bat::meta::structured_(\w+)::meta\b")
-"""The name of a structured kernel's meta function: the op, or the op and its overload."""
 
 
 def with_out(raised: RaisedError) -> Iterator[Patch]:
@@ -77,6 +72,8 @@ def _kernels(text: str) -> tuple[str, ...]:
 
 def _out_overloads(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The `out=` overloads with the other parameters of `text` (`aten.topk.default`), and what they write."""
+    import torch  # noqa: PLC0415 a list of fixes must not import it
+
     parts = text.split(".")
     packet = getattr(torch.ops.aten, parts[1], None) if parts[0] == "aten" and len(parts) == 3 else None
     given = getattr(packet, parts[2], None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -20,6 +19,7 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.fixes.change import DELETED, candidates, noting
 from ddefuzz.fixes.group import fix_of
 from ddefuzz.fixes.model import Fix
+from ddefuzz.fixes.native import usual_sizes
 from ddefuzz.fixes.out_meta import FORM as OUT
 from ddefuzz.fixes.tasks import Sights, Truths
 from ddefuzz.fixes.texts import pull_request, test_text
@@ -214,8 +214,7 @@ def _truth(raised: RaisedError, symbols: Mapping[str, int]) -> bool | None:
 
 def usual_answer(raised: RaisedError) -> str:
     """The answer in place of a guard that is its truth where all sizes are large and differ."""
-    symbols = {name: 64 + 9 * number for number, name in enumerate(re.findall(r"\b[us]\d+\b", raised.expression))}
-    return "guard_or_true" if _truth(raised, symbols) else "guard_or_false"
+    return "guard_or_true" if _truth(raised, usual_sizes(raised.expression)) else "guard_or_false"
 
 
 def _chain(

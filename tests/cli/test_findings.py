@@ -602,6 +602,7 @@ def test_reading_findings_never_imports_torch(url: str) -> None:
     program = (
         "import sys; from ddefuzz.cli.findings import command\n"
         f"command(['show', {CHUNK.key!r}, '--repro', '--db', {url!r}], standalone_mode=False)\n"
+        "import ddefuzz.cli.fixes\n"
         "sys.exit('torch' in sys.modules)"
     )
     result = subprocess.run(
