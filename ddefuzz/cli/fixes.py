@@ -192,9 +192,11 @@ def verify(
         fix for fix in fixes if fresh or fix.id not in known or known[fix.id].torch != torch
     ]
     chosen = sorted(chosen, key=lambda fix: LABELS.index(fix.label))
-    every = [job for fix in chosen if (job := job_of(fix, by_id)) is not None]
-    if len(every) < len(ids):
-        raise InputError(f"found {len(ids)} ids, expected those for which a change of Python's code is known")
+    jobs_of = {fix.id: job_of(fix, by_id) for fix in chosen}
+    every = [job for job in jobs_of.values() if job is not None]
+    if ids and len(every) < len(jobs_of):
+        lost = next(fix for fix in chosen if jobs_of[fix.id] is None)
+        raise InputError(f"{lost.id}: found no change of Python's code for {lost.site}, expected one to try")
     with stop_on_interrupt() as stopped, LiveLine(f"verifying {counted(len(every), 'change')}") as live:
         tick = live.counter(len(every), "change")
         for jobs in batched(every, AT_ONCE):

@@ -108,6 +108,9 @@ def test_bad_input_has_one_line(words: tuple[str, ...], tmp_path: Path, monkeypa
     assert "found a change that is backed by forced answers" in refused("export", out, "--id", ROLL.key)
     fix = made(words)
     assert "found no such fix" in refused("verify", "nope")
+    with monkeypatch.context() as patch:
+        patch.setattr("ddefuzz.cli.fixes.job_of", lambda fix, findings: None)
+        assert "found no change of Python's code for torch/_refs/__init__.py:roll" in refused("verify", ROLL.key)
     other = replace(fix, patch=unified_diff("torch/version.py", "another\n", "changed\n"))
     write_fixes([other], Path(words[-1]))
     assert f"{fix.id}: found torch " in (message := refused("export", out))
