@@ -366,6 +366,24 @@ BENCHMARKS = {
             DB_OPTION,
         ),
     ),
+    "scale": Benchmark(
+        """Say what more CPU would bring: from the one campaign of a database, and from what drivers and writing cost.
+
+        Sites that no case has reached are estimated from the numbers of cases that reached each site. The times are
+        those that `ci/bench driver` measures.
+        """,
+        "scale:run",
+        (
+            DB_OPTION,
+            option("--cores", 1000, "How many cores."),
+            option("--hours", 8, "For how many hours."),
+            option("--case-ms", 400.0, "Milliseconds of a worker for a case."),
+            option("--driver-ms", 1.9, "Milliseconds of a driver for a case."),
+            option("--store-ms", 0.42, "Milliseconds in which the database takes a case."),
+            option("--follow-up", 1.5, "CPU seconds that minimizing and confirming a finding takes."),
+        ),
+        has_chart=True,
+    ),
     "share": Benchmark(
         """Measure what drivers find that share what they learn, beside drivers that do not, and beside one driver.
 
