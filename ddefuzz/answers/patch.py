@@ -80,7 +80,7 @@ class Source:
 
     def edited(self, node: ast.expr | ast.stmt, text: str, names: Iterable[str] = ()) -> str:
         """The text with a node replaced, and the imports that make names of `SHAPES` and the module `torch` known."""
-        changed = syntax.replaced(self.text, node, text)
+        changed = syntax.replaced(self.text, node, self.fitted(node, text))
         function = self.function(node)
         local = [] if function is None else [one for one in function.body if one.lineno < node.lineno]
         known = {
@@ -106,7 +106,24 @@ class Source:
         first = function.body[1 if has_docstring else 0]
         before = changed.splitlines(keepends=True)
         added = [f"{' ' * first.col_offset}{line}\n" for line in lines]
-        return "".join([*before[: first.lineno - 1], *added, "\n", *before[first.lineno - 1 :]])
+        at = first.lineno - 1
+        while before[at - 1].lstrip().startswith("#"):  # a comment stays with its statement
+            at -= 1
+        return "".join([*before[:at], *added, "\n", *before[at:]])
+
+    def fitted(self, node: ast.expr | ast.stmt, text: str) -> str:
+        """The text of a call in place of a node, with an argument on each line if its line would be too long."""
+        line = self.text.splitlines()[node.lineno - 1]
+        tree = syntax.parsed_expression(text)
+        last = self.text.splitlines()[(node.end_lineno or node.lineno) - 1].encode()[node.end_col_offset :].decode()
+        before = line.encode()[: node.col_offset].decode()
+        is_short = len(before) + len(text) + len(last) <= LONGEST_LINE
+        if "\n" in text or is_short or not isinstance(tree, ast.Call) or tree.keywords:
+            return text
+        indent = " " * (len(line) - len(line.lstrip()))
+        parts = [ast.get_source_segment(text, one) or "" for one in tree.args]
+        inner = "".join(f"{indent}    {part},\n" for part in parts)
+        return f"{ast.get_source_segment(text, tree.func)}(\n{inner}{indent})"
 
     def indent(self, node: ast.stmt) -> str:
         """The white space before a statement. Empty if it is not the first on its line."""
@@ -307,14 +324,29 @@ def truth(source: Source, node: ast.expr) -> str:
             ]
             return f"sym_and({', '.join(parts)})"
         case ast.BoolOp(op, values):
-            name = "sym_or" if isinstance(op, ast.Or) else "sym_and"
-            return f"{name}({', '.join(truth(source, value) for value in values)})"
+            return _joined("sym_or" if isinstance(op, ast.Or) else "sym_and", [truth(source, one) for one in values])
         case ast.UnaryOp(ast.Not(), operand):
             return f"torch.sym_not({truth(source, operand)})"
         case ast.Call(ast.Name("all" | "any" as name), [ast.GeneratorExp() as each]):
             return _of_each(source, each, truth(source, each.elt), is_all=name == "all")
         case _:
             return source.of(node)
+
+
+def _joined(name: str, parts: list[str]) -> str:
+    """The truth of all (`sym_and`) or any (`sym_or`) of some texts. Those of the same function are taken apart."""
+    flat = list[str]()
+    for part in parts:
+        tree = syntax.parsed_expression(part)
+        if isinstance(tree, ast.Call) and ast.unparse(tree.func) == name:
+            flat += [ast.get_source_segment(part, one) or "" for one in tree.args]
+        else:
+            flat.append(part)
+    neutral = "True" if name == "sym_and" else "False"
+    others = [part for part in flat if part != neutral]
+    if all(part.startswith("*") for part in others):  # there may be no item, which torch's functions do not take
+        others.insert(0, neutral)
+    return f"{name}({', '.join(others)})"
 
 
 def _operator(node: ast.Compare) -> str:
@@ -348,8 +380,7 @@ def falsity(source: Source, node: ast.expr) -> str:
         case ast.Call(ast.Name("all" | "any" as name), [ast.GeneratorExp() as each]):
             return _of_each(source, each, falsity(source, each.elt), is_all=name == "any")
         case ast.BoolOp(op, values):
-            joined = "sym_and" if isinstance(op, ast.Or) else "sym_or"
-            return f"{joined}({', '.join(falsity(source, value) for value in values)})"
+            return _joined("sym_and" if isinstance(op, ast.Or) else "sym_or", [falsity(source, one) for one in values])
         case _:
             return f"torch.sym_not({truth(source, node)})"
 
@@ -408,14 +439,29 @@ def placed(source: Source, statement: ast.If) -> tuple[str, str, str] | None:
             return None
 
 
+def _is_of_numbers(node: ast.expr) -> bool:
+    return isinstance(node, ast.Compare) and all(type(op) in COMPARISONS for op in node.ops)
+
+
 def _argument(source: Source, condition: ast.expr, node: ast.expr) -> Iterator[Change]:
-    """The condition of a check, if it is evaluated before the check gets it."""
+    """The condition of a check, if it is evaluated before the check gets it. As a whole first, if `and` or `or` asks
+    for the truth of the clause that is decided, and no clause keeps another one from raising (`x is None or …`).
+    """
+    whole = []
+    if isinstance(condition, ast.BoolOp | ast.UnaryOp):
+        whole = [Change("torch._check", condition, truth(source, condition))]
+    if (
+        isinstance(condition, ast.BoolOp)
+        and node not in ast.walk(condition.values[-1])
+        and all(isinstance(one, ast.Call) or _is_of_numbers(one) for one in condition.values)
+    ):
+        yield from whole
+        whole = []
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
         yield Change("torch._check", node, _equal(source, node))
     elif isinstance(node, ast.Call) and truth(source, node) != source.of(node):
         yield Change("torch._check", node, truth(source, node))
-    if isinstance(condition, ast.BoolOp | ast.UnaryOp):
-        yield Change("torch._check", condition, truth(source, condition))
+    yield from whole
 
 
 def _raising(

@@ -7,7 +7,7 @@ its own beside the old code, as torch has it in `multi_head_attention_forward`:
     if torch.jit.is_scripting() or torch.jit.is_tracing():
         (the old code)
     else:
-        _check_unpool_output_size_ret(ret, d)
+        _check_unpool_output_size(ret, d)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ddefuzz import syntax
 from ddefuzz.answers.patch import (
@@ -40,6 +40,8 @@ from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.site import site
 from ddefuzz.fixes.out_meta import with_out
 from ddefuzz.instrument.events import RaisedError
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 DELETED: Final = "a redundant test is deleted"
 
@@ -133,7 +135,7 @@ def _without_blank_line(text: str, line: int) -> str:
 
 def _check_apart(
     source: Source,
-    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    function: Function,
     statement: ast.If | ast.Assert,
     node: ast.expr,
     is_scripted: bool,
@@ -159,8 +161,12 @@ def _check_apart(
     check = CHECKS.get(error, f"torch._check_with({error}, {{}}, None)")
     deferred = f"{check}(holds)" if "{" not in check else check.format("holds")
     indented = textwrap.indent(raising, "    ")
-    known = "if not isinstance(holds, torch.SymBool):\n    holds = bool(holds)"  # that of a number of numpy
-    lines = [f"holds = {condition}", known, f"if not guard_or_true(holds):\n{indented}", deferred]
+    known = (
+        []
+        if _is_of_sizes(function, condition)
+        else ["if not isinstance(holds, torch.SymBool):\n    holds = bool(holds)"]
+    )
+    lines = [f"holds = {condition}", *known, f"if not guard_or_true(holds):\n{indented}", deferred]
     body = "\n".join(lines)
     if decided is not test and isinstance(test, ast.BoolOp):
         others = [source.of(value) for value in test.values if value is not decided]
@@ -168,7 +174,7 @@ def _check_apart(
             body = f"if {' or '.join(others)}:\n{indented}\n{body}"
         else:
             body = f"if {' and '.join(others)}:\n{textwrap.indent(body, '    ')}"
-    name = _helper_name(source, f"_check_{function.name.strip('_').removeprefix('check_')}", function, condition)
+    name = _helper_name(source, function, statement, condition)
     if not syntax.compiles(body):  # a clause of several lines loses its parentheses
         return None
     names = _locals(function, body)
@@ -176,22 +182,25 @@ def _check_apart(
     last = statement.body[-1] if isinstance(statement, ast.If) else statement
     kept = textwrap.dedent(_lines(source, statement, last)).removeprefix("el")
     old = textwrap.indent(kept, f"{indent}    ")
-    call = f"{name}({', '.join(names)})"
     if not indent or (before and not is_scripted):
         return None
+    inner = f"{indent}    " if is_scripted else indent
+    call = f"{name}({', '.join(names)})"
+    if len(inner) + len(call) > LONGEST_LINE:
+        call = f"{name}(\n{inner}    {', '.join(names)}\n{inner})"
     text = f"{call}{after}"
     if is_scripted:
-        text = f"{before}if {OLD}:\n{old}\n{indent}else:\n{indent}    {call}{after}"
+        text = f"{before}if {OLD}:\n{old}\n{indent}else:\n{inner}{call}{after}"
     return _with_helper(source, function, syntax.replaced(source.text, statement, text), name, names, body, "None")
 
 
-def _value_apart(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, change: Change) -> str | None:
+def _value_apart(source: Source, function: Function, change: Change) -> str | None:
     """Another value of an expression, from a function of its own."""
     assert isinstance(change.node, ast.expr)
     old = source.of(change.node)
     if "\n" in old:
         return None
-    name = _helper_name(source, f"_{function.name.strip('_')}_condition", function, change.text)
+    name = _helper_name(source, function, change.node, change.text)
     names = _locals(function, change.text)
     is_symbolic = change.form == "a symbolic form"
     called = change.text if is_symbolic else f"{name}({', '.join(names)})"
@@ -222,21 +231,54 @@ def _is_clause(test: ast.expr, node: ast.expr) -> bool:
     return isinstance(test, ast.BoolOp) and node in test.values
 
 
-def _helper_name(source: Source, start: str, function: ast.FunctionDef | ast.AsyncFunctionDef, condition: str) -> str:
-    """A new name for the function of a condition. It names what the condition reads, so that two changes of one
-    function do not have the same name. With a number if the module has it.
+def _helper_name(source: Source, function: Function, node: ast.expr | ast.stmt, condition: str) -> str:
+    """A new name for the function of a check or of another condition: what it is in (of a method, the class), and which
+    argument it reads first. With a number if the module has it, or if an earlier check of the function would.
     """
-    name = "_".join([start, *(one for one in _locals(function, condition) if one != "self")])
-    number, fresh = 1, name
-    while re.search(rf"\b{fresh}\b", source.text):
+    method = next((one.name for one in source.above(function) if isinstance(one, ast.ClassDef)), "")
+    owner = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", method).lower() or function.name.strip("_")
+    subject = _subject(function, condition)
+    start = f"_check_{owner.removeprefix('check_')}" if isinstance(node, ast.stmt) else f"_{owner}_condition"
+    name = start if not subject or start.endswith(f"_{subject}") else f"{start}_{subject}"
+    checks = [one for one in ast.walk(function) if isinstance(one, ast.If | ast.Assert) and _raises(source, one)]
+    earlier = (one.test for one in checks if one.lineno < node.lineno)
+    number = 1 + sum(_subject(function, source.of(test)) == subject for test in earlier)
+    while re.search(rf"\b{name}{f'_{number}' if number > 1 else ''}\b", source.text):
         number += 1
-        fresh = f"{name}_{number}"
-    return fresh
+    return f"{name}_{number}" if number > 1 else name
 
 
-def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef, code: str) -> list[str]:
+def _raises(source: Source, node: ast.If | ast.Assert) -> bool:
+    return isinstance(node, ast.Assert) or raised_by(source, node) is not None
+
+
+def _subject(function: Function, code: str) -> str:
+    """The first argument of a function that a code reads, else the first local name; empty if there is none."""
+    names = [one for one in _locals(function, code) if one != "self"]
+    given = [one.arg for one in _arguments(function)]
+    return next((one for one in names if one in given), names[0] if names else "")
+
+
+_SIZES = frozenset({"size", "shape", "numel", "dim", "ndim"})
+"""What a tensor says of its sizes."""
+
+
+def _is_of_sizes(function: Function, condition: str) -> bool:
+    """Whether a condition reads nothing but sizes of tensors, which are no numbers of numpy."""
+    names = set(_locals(function, condition))
+    nodes = list(ast.walk(syntax.parse(condition)))
+    sizes = {id(one.value) for one in nodes if isinstance(one, ast.Attribute) and one.attr in _SIZES}
+    read = (one for one in nodes if isinstance(one, ast.Name) and one.id in names)
+    return all(id(one) in sizes and one.id != "self" for one in read)
+
+
+def _arguments(function: Function) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def _locals(function: Function, code: str) -> list[str]:
     """The local names of a function that a code reads, in the order of the code."""
-    given = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    given = [one.arg for one in _arguments(function)]
     stored = [one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
     tree = syntax.parse(code.replace("return ", "", 1) if code.startswith("return ") else code)
     bound = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
@@ -247,7 +289,7 @@ def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef, code: str) -> list
 
 def _with_helper(
     source: Source,
-    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    function: Function,
     text: str,
     name: str,
     names: list[str],
@@ -264,7 +306,7 @@ def _with_helper(
     )
     typed = {
         one.arg: source.of(one.annotation).removesuffix(" | None")  # what is compared is not None
-        for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+        for one in _arguments(function)
         if one.annotation is not None
     }
     if outer:

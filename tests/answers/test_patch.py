@@ -162,6 +162,40 @@ def test_what_each_item_has_to_be_is_one_check() -> None:
     )
 
 
+def test_clauses_that_a_check_asks_for_are_passed_together() -> None:
+    first = code("torch._check(n != 0 or all(d > 0 for d in b), msg)", "n != 0")[0]
+    together = "torch._check(sym_or(n != 0, sym_and(True, *(d > 0 for d in b))), msg)"
+    assert first == ("torch._check", f"{IMPORT} sym_and, sym_or {together}")
+    first = code("torch._check(n != 0 and all(d > 0 for d in b) and a > 1, msg)", "n != 0")[0]
+    assert first[1].endswith("torch._check(sym_and(n != 0, *(d > 0 for d in b), a > 1), msg)")
+    (_, text), *_ = code("torch._check(b is None or n == 0 or a > 1, msg)", "n == 0")
+    assert text.endswith("torch._check(b is None or sym_eq(n, 0) or a > 1, msg)")
+
+
+def test_a_long_call_has_an_argument_a_line() -> None:
+    long = "all(size_of_input > 0 for size_of_input in b)"
+    text = HEAD + f"    torch._check(\n        {long} and n != 0,\n        msg,\n    )\n"
+    whole = next(one for one in patches(Source(text), "torch/x.py", 6, "n != 0") if "sym_and" in one.code)
+    assert whole.after.endswith(
+        "        sym_and(*(size_of_input > 0 for size_of_input in b), n != 0),\n        msg,\n    )\n"
+    )
+    text = text.replace("n != 0", "n != 0 and another_number_of_elements > 0")
+    whole = next(one for one in patches(Source(text), "torch/x.py", 6, "n != 0") if "sym_and" in one.code)
+    assert whole.after.endswith(
+        "        sym_and(\n"
+        "            *(size_of_input > 0 for size_of_input in b),\n"
+        "            n != 0,\n"
+        "            another_number_of_elements > 0,\n"
+        "        ),\n        msg,\n    )\n"
+    )
+
+
+def test_an_import_is_before_the_comment_of_the_first_statement() -> None:
+    text = HEAD + "    # Why.\n    # And how.\n    if n == 0:\n        return a\n"
+    first = next(iter(patches(Source(text), "torch/x.py", 6, "n == 0")))
+    assert f"    {IMPORT} guard_or_false\n\n    # Why.\n    # And how.\n    if guard_or_false(n == 0):\n" in first.after
+
+
 def test_a_check_of_an_order_is_not_made_one_of_equality() -> None:
     every = code("torch._check(n >= 1 or a >= 1, msg)", "n >= 1")
     assert ("torch._check", f"{IMPORT} sym_or torch._check(sym_or(n >= 1, a >= 1), msg)") in every

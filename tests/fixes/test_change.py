@@ -54,7 +54,7 @@ def changed(file: str, anchor: str, form: str) -> str:
 def test_a_check_of_a_file_that_is_only_traced_is_a_function_in_place_of_the_old_code() -> None:
     """dynamo refuses a check whose message closes over a tensor."""
     after = changed(TRACED, "target.size() != input.size()", "torch._check")
-    assert "    _check_loss_target_input(target, input)\n    if n is not None" in after
+    assert "    _check_loss_target(target, input)\n    if n is not None" in after
     assert "is_scripting" not in after
 
 
@@ -63,12 +63,10 @@ def test_a_check_of_a_scripted_file_is_a_function_beside_the_old_code() -> None:
     assert after == TEXT.replace(
         "def loss",
         """@_jit_unused
-def _check_loss_target_input(target: Tensor, input: Tensor) -> None:
+def _check_loss_target(target: Tensor, input: Tensor) -> None:
     from torch.fx.experimental.symbolic_shapes import guard_or_true, sym_eq
 
     holds = sym_eq(target.size(), input.size())
-    if not isinstance(holds, torch.SymBool):
-        holds = bool(holds)
     if not guard_or_true(holds):
         raise ValueError(
             f"found {target.size()}, "
@@ -92,14 +90,14 @@ def loss""",
                 "expected another"
             )
     else:
-        _check_loss_target_input(target, input)
+        _check_loss_target(target, input)
 """,
     )
 
 
 def test_an_assertion_stays_one_and_other_clauses_still_decide() -> None:
     after = changed(SCRIPTED, "n >= input.size(0)", "torch._check")
-    assert "def _check_loss_n_input(n: int, input: Tensor) -> None:" in after
+    assert "def _check_loss_n(n: int, input: Tensor) -> None:" in after
     assert (
         "    if n is not None:\n"
         "        holds = n < input.size(0)\n"
@@ -109,6 +107,37 @@ def test_an_assertion_stays_one_and_other_clauses_still_decide() -> None:
         '            raise AssertionError("n")\n'
         "        torch._check_with(AssertionError, holds, None)\n"
     ) in after
+
+
+def test_a_second_check_of_an_argument_has_a_name_of_its_own() -> None:
+    text = """def rows(x: Tensor, low: int, high: int):
+    if low > x.size(0):
+        raise ValueError(low)
+    if low + 1 > x.size(0):
+        raise ValueError(low)
+    if high_enough_for_all_rows_of_the_matrix_and_more(low, x.size(0)) > x.size(0) + high:
+        raise ValueError(high)
+"""
+    for anchor, name in (("low > x.size(0)", "_check_rows_low"), ("low + 1 > x.size(0)", "_check_rows_low_2")):
+        source = Source(text)
+        line = next(number for number, one in enumerate(text.splitlines(), 1) if anchor in one)
+        patch = next(iter(in_form_of_file(source, SCRIPTED, line, anchor)))
+        assert f"def {name}(low: int, x: Tensor) -> None:" in patch.after
+
+
+def test_a_long_call_of_a_check_is_folded() -> None:
+    text = """def multi_head_attention_forward(embed_dim_to_check: int, x: Tensor):
+    if x:
+        embed_dim = x.size(0)
+        if embed_dim != embed_dim_to_check:
+            raise AssertionError(embed_dim)
+"""
+    patch = next(iter(in_form_of_file(Source(text), SCRIPTED, 4, "embed_dim != embed_dim_to_check")))
+    assert patch.after.endswith("""        else:
+            _check_multi_head_attention_forward_embed_dim_to_check(
+                embed_dim, embed_dim_to_check
+            )
+""")
 
 
 def test_a_value_of_a_scripted_file_keeps_the_old_code_for_scripting() -> None:
@@ -127,7 +156,7 @@ def test_a_method_has_its_check_before_its_class_and_an_elif_stays_one() -> None
     after = changed("torch/nn/modules/x.py", "min(self.size, input.size(0)) > 4", "torch._check")
     assert (
         """@_jit_unused
-def _check_forward_input(self: "Cell", input: Tensor) -> None:
+def _check_cell_input(self: "Cell", input: Tensor) -> None:
     from torch.fx.experimental.symbolic_shapes import guard_or_true
 
     holds = torch.sym_min(self.size, input.size(0)) <= 4
@@ -150,7 +179,7 @@ class Cell(Module):
                 message = "too large"
                 raise RuntimeError(message)
         else:
-            _check_forward_input(self, input)
+            _check_cell_input(self, input)
         return input
 """
         in after
