@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Literal, TypeAlias
 
@@ -158,6 +158,15 @@ RIGHT: frozenset[Verdict] = frozenset(
 )
 """The verdicts that name a change that is correct."""
 
+_FORMS: Mapping[Verdict, tuple[str, ...]] = {
+    "guard_or_false here": ("guard_or",),
+    "guard_or_true here": ("guard_or",),
+    "either answer here": ("guard_or",),
+    "torch._check here": ("torch._check",),
+    "no answer is right for all sizes": ("torch._check", "a symbolic form"),
+}
+"""How the form of a patch begins that does what a verdict says. A guard may have the opposite truth of its code."""
+
 
 class GuardOutcome(msgspec.Struct, frozen=True):
     """One value and its outcome for one program.
@@ -300,6 +309,16 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     programs: int
     tallies: tuple[Tally, ...] = ()
     patch: PatchEvidence | None = None
+
+    @property
+    def fitting_patch(self) -> PatchEvidence | None:
+        """The patch, if nothing differs with it and it does what the verdict says. A guard that checks arguments gets
+        no answer, although programs with right arguments agree with one.
+        """
+        forms = _FORMS.get(self.verdict, ())
+        return (
+            self.patch if self.patch is not None and self.patch.is_right and self.patch.form.startswith(forms) else None
+        )
 
     @property
     def extent(self) -> str:

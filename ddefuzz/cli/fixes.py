@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import rich_click as click
@@ -18,7 +19,7 @@ from ddefuzz.files import write_files
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.fixes.group import Coverage, coverage, grouped, on_trial
+from ddefuzz.fixes.group import Coverage, coverage, grouped, on_trial, why_none
 from ddefuzz.fixes.model import LABELS, PATCH, REQUEST, TEST, Fix, Label, named, read_fixes, remove_others, write_fixes
 from ddefuzz.fixes.verify import apply_fault
 from ddefuzz.fixes.work import Job, baselines, job_of, verified
@@ -36,6 +37,7 @@ from ddefuzz.show.blocks import (
     counted,
     table,
 )
+from ddefuzz.show.evidence import facts_of
 
 SCHEMA = "ddefuzz.fixes/1"
 
@@ -87,6 +89,7 @@ def list_(
       verified                  made in a copy of torch, and tested there
       backed by forced answers  an answer of the guard was forced, and results agree with eager; not compiled
       untested idea             it follows from the cause, and nothing was run
+      in doubt                  made in a copy of torch, or read, and something speaks against it
     """
     findings, fixes = _loaded(db, folder)
     listed = [fix for fix in fixes if not labels or fix.label in labels]
@@ -130,10 +133,33 @@ def show(
     folder: Path = FOLDER,
     output: Output = formats("text", "json", "markdown"),
 ) -> None:
-    """Show one change: its findings, what was tried, the patch and the test. ID is that of a fix, or of a finding."""
-    fix = named(fix_id, _loaded(db, folder)[1])
+    """Show one change: its findings, what was tried, the patch and the test. ID is that of a fix, or of a finding.
+
+    For a finding without a known change it shows why none is known.
+    """
+    findings, fixes = _loaded(db, folder)
+    alone = [one for one in findings if fix_id and one.id.startswith(fix_id)]
+    if len(alone) == 1 and not any(alone[0].id in fix.findings for fix in fixes):
+        (finding,) = alone
+        document = {"schema": SCHEMA, "finding": finding.id, "cause": finding.cause, "evidence": why_none(finding)}
+        return deliver(
+            page_writers(finding.id, none_view(finding, current_invocation()), document, indent=True), output
+        )
+    fix = named(fix_id, fixes)
     document = {"schema": SCHEMA, **msgspec.to_builtins(fix)}
     deliver(page_writers(fix.id, show_view(fix, current_invocation()), document, indent=True), output)
+
+
+def none_view(finding: Finding, call: Invocation) -> Iterator[Block]:
+    """Why no change is known for a finding."""
+    yield Heading(f"{finding.id}: no change of PyTorch is known", 1)
+    facts = dict(facts_of(finding))
+    yield Facts(tuple((name, facts[name]) for name in ("site", "code at the site", "cause", "what to change", "state")))
+    yield Items(why_none(finding))
+    tried = (
+        [] if finding.answers is not None or finding.kind != "dde" else [call.command("answers", finding.id, "--write")]
+    )
+    yield Commands((*tried, call.command("findings", "show", finding.id)))
 
 
 def show_view(fix: Fix, call: Invocation) -> Iterator[Block]:
@@ -165,6 +191,9 @@ def show_view(fix: Fix, call: Invocation) -> Iterator[Block]:
         yield Code(fix.test)
     yield Commands(tuple(call.command("findings", "show", one) for one in fix.findings[:3]))
 
+
+SHOWN: Final[frozenset[Label]] = frozenset({"verified", "backed by forced answers"})
+"""The labels of changes that mend their findings, as far as was tried."""
 
 AT_ONCE = 6
 """How many groups are run with torch as installed in one process."""
@@ -203,7 +232,7 @@ def verify(
             for job, before in zip(jobs, baselines(jobs), strict=True):
                 if stopped():
                     raise SystemExit(EXIT_INTERRUPTED)
-                mended = [fix for fix in (*fixes, *known.values()) if fix.label != "untested idea"]
+                mended = [fix for fix in (*fixes, *known.values()) if fix.label in SHOWN]
                 taken = {name for fix in mended for name in fix.findings}
                 others = [one for one in findings if one.id not in taken]
                 forms = {(fix.site, fix.guards[0]): fix.form for fix in known.values() if fix.label == "verified"}

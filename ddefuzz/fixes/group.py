@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from ddefuzz.answers.model import RIGHT, Answers
+from ddefuzz.answers.model import RIGHT, Answers, PatchEvidence
 from ddefuzz.classify.signature import Cause, Site, Verdict
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.model import Finding, FindingSummary
@@ -60,18 +60,21 @@ def grouped(findings: Iterable[Finding], known: Iterable[Fix] = ()) -> tuple[Fix
         first = everything.get(fix.findings[0])
         if fix.label != "verified" and (first is None or not _change(first)):
             continue  # what was refuted was all that was known
-        groups[fix.id] = replace(fix, **_facts([one for name in fix.findings if (one := everything.get(name))]))
+        members = [one for name in fix.findings if (one := everything.get(name))]
+        groups[fix.id] = replace(fix, **_facts(members))
+        if fix.doubts:
+            groups[fix.id] = replace(fix_of(fix.id, members), label="in doubt", torch=fix.torch, doubts=fix.doubts)
         taken |= dict.fromkeys(fix.findings, fix.id)
     made: dict[str, list[Finding]] = {}
     for finding in open_:
         if finding.id not in taken and _change(finding) and is_of_torch(file_of(finding.site)):
             made.setdefault(id_of(finding), []).append(finding)
-    for name, members in made.items():
+    for name, others in made.items():
         if name in groups:  # what a later run found at the same place
             before = [everything[one] for one in groups[name].findings if one in everything]
-            groups[name] = replace(groups[name], **_facts([*before, *members]))
+            groups[name] = replace(groups[name], **_facts([*before, *others]))
         else:
-            groups[name] = fix_of(name, members)
+            groups[name] = fix_of(name, others)
     by_finding = {one: fix.id for fix in groups.values() for one in fix.findings}
     for finding in everything.values():
         fix_id = by_finding.get(finding.duplicate_of or "")
@@ -138,12 +141,12 @@ def fix_of(name: str, members: Sequence[Finding]) -> Fix:
     """The fix of findings that one change mends, with what their stored answers alone say."""
     first = min(members, key=lambda one: (LABELS.index(label_of(one)), one.kind != "dde"))
     members = (first, *(one for one in members if one is not first))
-    answers = first.answers
-    form = FORMS.get(answers.verdict, "") if answers is not None else ""
+    answers, patch = first.answers, _patch(first)
+    form = patch.form if patch is not None else _form(first)
     return Fix(
         id=name,
         label=label_of(first),
-        form=(answers.patch.form if answers is not None and answers.patch is not None else form) or _of_cause(first),
+        form=form or ("SymInt" if first.cause == "int-required" else "not known"),
         change=_change(first),
         torch=answers.torch if answers is not None else "",
         evidence=evidence_of(answers) if answers is not None and answers.tallies else (),
@@ -152,8 +155,26 @@ def fix_of(name: str, members: Sequence[Finding]) -> Fix:
     )
 
 
-def _of_cause(finding: Finding) -> str:
-    return "SymInt" if finding.cause == "int-required" else "not known"
+def _form(finding: Finding) -> str:
+    """What the guard becomes by its answers; empty if they do not say. Of two right answers, that of usual sizes."""
+    answers = finding.answers
+    if answers is None:
+        return ""
+    usual = usual_truth(finding.expression) if finding.site.language == "Python" else None
+    if answers.verdict == "either answer here" and usual is not None:
+        return f"guard_or_{str(usual).lower()}"
+    return FORMS.get(answers.verdict, "")
+
+
+def _patch(finding: Finding) -> PatchEvidence | None:
+    """The patch that was tried in memory, if it does what the answers say. The truth of a comparison of tuples need not
+    be that of its guard.
+    """
+    patch = finding.answers.fitting_patch if finding.answers is not None else None
+    is_rare = patch is not None and {patch.form, _form(finding)} == {"guard_or_false", "guard_or_true"}
+    if patch is None or finding.answers is None or finding.answers.verdict != "either answer here":
+        return patch
+    return None if is_rare and "sym_eq" not in patch.code else patch
 
 
 def label_of(finding: Finding) -> Label:
@@ -166,6 +187,19 @@ def label_of(finding: Finding) -> Label:
         is_rare = usual_truth(finding.expression) == (not _GIVEN[answers.verdict])
         is_right &= not is_rare  # else all sizes would take the branch of rare ones
     return "backed by forced answers" if is_right else "untested idea"
+
+
+def why_none(finding: Finding) -> tuple[str, ...]:
+    """Why a finding is in no group, in sentences."""
+    if finding.cause not in CAUSES:
+        return (f"Its cause is {finding.cause}: a change of PyTorch's code at the site does not mend it.",)
+    if not is_open(finding.state, finding.fixed_in, finding.torch_versions):
+        return (f"It is {finding.state}: changes are looked for of open findings.",)
+    if finding.kind != "dde":
+        return (f"It is of kind {finding.kind}, and not a guard that cannot be decided: no answer was tried.",)
+    if finding.answers is None:
+        return ("No answer of its guard was tried.",)
+    return evidence_of(finding.answers)
 
 
 def evidence_of(answers: Answers) -> tuple[str, ...]:
@@ -196,9 +230,9 @@ def _change(finding: Finding) -> str:
         is_redundant = agree.get("True") == agree.get("False")
         usual = usual_truth(finding.expression)
         return native_change(finding.site, finding.anchor, answers.verdict, usual, is_redundant=is_redundant)
-    if answers.patch is not None and answers.patch.is_right:
-        return f"`{finding.anchor}` becomes `{' '.join(answers.patch.code.split())}`"
-    form = FORMS.get(answers.verdict)
+    if (patch := _patch(finding)) is not None:
+        return f"`{finding.anchor}` becomes `{' '.join(patch.code.split())}`"
+    form = _form(finding)
     if form == "SymInt":
         return python_number(finding.anchor)
     return f"`{finding.anchor}` becomes {form}" if form else ""

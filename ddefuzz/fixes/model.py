@@ -30,15 +30,16 @@ from ddefuzz.records import record_of
 
 SCHEMA: Final = "ddefuzz.fix/1"
 
-Label: TypeAlias = Literal["verified", "backed by forced answers", "untested idea"]
+Label: TypeAlias = Literal["verified", "backed by forced answers", "untested idea", "in doubt"]
 """How much is known of a change:
 
 verified                  it was made in a copy of torch, and nothing that was run there speaks against it
 backed by forced answers  an answer of the guard was forced, and the results agree with eager; the change is not made
 untested idea             it follows from the cause of the finding, and nothing was run
+in doubt                  it was made in a copy of torch, or read, and something speaks against it: its doubts
 """
 
-LABELS: Final[tuple[Label, ...]] = ("verified", "backed by forced answers", "untested idea")
+LABELS: Final[tuple[Label, ...]] = ("verified", "backed by forced answers", "untested idea", "in doubt")
 
 ID: Final = re.compile(r"fix-[0-9a-f]{10}")
 
@@ -144,7 +145,9 @@ def _read(place: Path) -> Fix:
 def named(typed: str, fixes: Iterable[Fix]) -> Fix:
     """The one fix whose id begins so, or that mends a finding of this id. Raises `InputError`."""
     fitting = [
-        fix for fix in fixes if fix.id.startswith(typed) or fix.id.startswith(f"fix-{typed}") or typed in fix.findings
+        fix
+        for fix in fixes
+        if any(name.startswith(typed) for name in (fix.id, fix.id.removeprefix("fix-"), *fix.findings))
     ]
     if typed and len(fitting) == 1:
         return fitting[0]

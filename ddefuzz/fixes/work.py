@@ -107,7 +107,7 @@ def baselines(jobs: Sequence[Job]) -> list[Sights | str]:
 def verified(
     job: Job, before: Sights | str, others: Iterable[Finding], torch: str, forms: Mapping[tuple[Site, str], str]
 ) -> Fix:
-    """The fix with the result of its best change: verified, or the label that it had, with what speaks against it.
+    """The fix with the result of its best change: verified, or in doubt, with what speaks against it.
 
     `others` are findings that may be later links: those that no other change is known to mend. `forms` are those of
     verified changes, by the site and the anchor of their guards.
@@ -159,7 +159,7 @@ def verified(
 def _refuted(job: Job, torch: str, doubts: tuple[str, ...]) -> Fix:
     """The group as it was before any change was tried, with what speaks against the best one."""
     members = [one for one in job.findings if one.id not in job.fix.later]
-    return replace(fix_of(job.fix.id, members), torch=torch, doubts=doubts)
+    return replace(fix_of(job.fix.id, members), label="in doubt", torch=torch, doubts=doubts)
 
 
 def _change(anchor: str, patches: Sequence[Patch]) -> str:

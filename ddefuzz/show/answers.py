@@ -184,9 +184,10 @@ def answered(findings: Iterable[Finding]) -> list[tuple[Finding, Answers]]:
 
 
 def most_useful(findings: Iterable[Finding]) -> list[tuple[Finding, PatchEvidence]]:
-    """The patches with which nothing differs, those first that most programs pass with."""
-    patched = ((finding, found.patch) for finding, found in answered(findings) if found.patch is not None)
-    right = [(finding, patch) for finding, patch in patched if patch.is_right]
+    """The patches with which nothing differs, and which do what the verdict says: those first that most programs pass
+    with.
+    """
+    right = [(finding, patch) for finding, found in answered(findings) if (patch := found.fitting_patch) is not None]
     return sorted(right, key=lambda pair: -(pair[1].kept.agree + pair[1].samples.agree))[:10]
 
 
@@ -276,4 +277,8 @@ def _verdicts(findings: Sequence[Finding]) -> Table:
 def _form(answers: Answers) -> str:
     if answers.patch is None:
         return ""
-    return answers.patch.form if answers.patch.is_right else f"{answers.patch.form}, and something differs"
+    if not answers.patch.is_right:
+        return f"{answers.patch.form}, and something differs"
+    return (
+        answers.patch.form if answers.fitting_patch is not None else f"{answers.patch.form}, not what the verdict says"
+    )

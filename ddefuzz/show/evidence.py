@@ -22,7 +22,7 @@ from ddefuzz.errors import DdefuzzError
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, FindingSummary, id_of, sequence_of
 from ddefuzz.oracles.capture import site_frame, stack_to
-from ddefuzz.oracles.table import oracle_of
+from ddefuzz.oracles.table import oracle_of, row_of
 from ddefuzz.oracles.verdict import Verdict
 from ddefuzz.repro.finding import finding_snippet
 from ddefuzz.show.blocks import Block, Items, Table, TableRow, counted, table
@@ -152,6 +152,7 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
     of = f" of {finding.duplicate_of}" if finding.duplicate_of else ""
     return (
         ("kind", finding.kind),
+        ("severity", row_of(finding.kind).severity),
         ("cause", f"{finding.cause}: {MEANINGS[finding.cause].meaning}"),
         ("what to change", MEANINGS[finding.cause].fix),
         ("site", f"{finding.site} ({finding.site.language})"),
@@ -273,7 +274,9 @@ def evidence_blocks(answers: Answers) -> Iterator[Block]:
         if proof.verdict == answers.verdict
     ][:1]
     if answers.patch is not None:
-        lines += [f"patch: {answers.patch.code}", *scores(answers.patch)]
+        fits = answers.fitting_patch is not None
+        what = "patch" if fits else "tried as well, and not what the verdict says"
+        lines += [f"{what}: {answers.patch.code}", *scores(answers.patch)]
     yield Items(tuple(lines))
 
 

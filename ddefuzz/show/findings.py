@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ddefuzz.classify.anchor import question
+from ddefuzz.classify.cause import FRAMEWORK_CAUSES
 from ddefuzz.escape import shell_word
 from ddefuzz.files import leads_to_file
 from ddefuzz.findings.lifecycle import ROWS, said_of
@@ -210,7 +211,8 @@ def _next_commands(finding: Finding, call: Invocation) -> tuple[str, ...]:
         ),
         call.command("minimize", name),
     )
-    return (*(replay if finding.minimal or finding.original else ()), *_triage(finding, call))
+    fix = (call.command("fixes", "show", name),) if finding.cause in FRAMEWORK_CAUSES else ()
+    return (*(replay if finding.minimal or finding.original else ()), *fix, *_triage(finding, call))
 
 
 def _triage(finding: Finding | FindingSummary, call: Invocation) -> tuple[str, ...]:

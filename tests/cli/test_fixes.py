@@ -80,6 +80,16 @@ def test_one_fix_is_shown_by_its_finding(words: tuple[str, ...]) -> None:
     assert json.loads(run("show", fix.id, *words, "--format", "json").stdout)["id"] == fix.id
 
 
+def test_why_none_is_known_is_shown_for_a_finding_without_a_change(words: tuple[str, ...]) -> None:
+    with Database.open(words[1]) as database:
+        database.set_answers(ROLL.key, Answers("another guard decides", "aot", "2.13.0", 1), lambda one: one)
+    page = run("show", ROLL.key[:8], *words).output
+    assert f"{ROLL.key}: no change of PyTorch is known" in page
+    assert "Verdict of the forced answers: another guard decides" in page
+    document = json.loads(run("show", ROLL.key, *words, "--format", "json").stdout)
+    assert (document["finding"], document["cause"]) == (ROLL.key, "avoidable")
+
+
 def test_the_patch_the_test_and_the_request_are_written(words: tuple[str, ...], tmp_path: Path) -> None:
     fix = made(words)
     assert run("export", str(tmp_path / "out"), *words).exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,8 +15,8 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import Finding, Occurrence
-from ddefuzz.fixes.group import Coverage, coverage, grouped, on_trial
-from ddefuzz.fixes.model import TOML, Fix, named, read_fixes, remove_others, write_fixes
+from ddefuzz.fixes.group import Coverage, coverage, grouped, on_trial, why_none
+from ddefuzz.fixes.model import LABELS, TOML, Fix, named, read_fixes, remove_others, write_fixes
 from ddefuzz.fixes.native import file_of, native_change, python_number
 from ddefuzz.instrument.events import Place, RaisedError
 
@@ -50,10 +51,8 @@ def found(
     )
 
 
-def answered(verdict: Verdict, *, differ: int | None = None) -> Answers:
-    patch = None
-    if differ is not None:
-        patch = PatchEvidence("guard_or_false", "guard_or_false(n == 0)", Score(agree=2, differ=differ), Score())
+def answered(verdict: Verdict, form: str = "guard_or_false", *, differ: int | None = None) -> Answers:
+    patch = None if differ is None else PatchEvidence(form, f"{form}(n)", Score(agree=2, differ=differ), Score())
     tally = Tally(answer="False", programs=2, captures=2, follows=1, agrees=("example", "0"))
     return Answers(verdict, "aot", "2.13.0+cpu", 2, (tally,), patch)
 
@@ -61,7 +60,7 @@ def answered(verdict: Verdict, *, differ: int | None = None) -> Answers:
 def test_a_group_names_its_guards_ops_findings_versions_and_evidence() -> None:
     (fix,) = grouped([found(1, ROLL, "n == 0", answered("guard_or_false here", differ=0), "torch.roll", "Tensor.roll")])
     assert (fix.label, fix.form, fix.severity) == ("backed by forced answers", "guard_or_false", "cannot capture")
-    assert fix.change == "`n == 0` becomes `guard_or_false(n == 0)`"
+    assert fix.change == "`n == 0` becomes `guard_or_false(n)`"
     assert (fix.guards, fix.ops, fix.versions) == (("n == 0",), ("Tensor.roll", "torch.roll"), ("2.13.0+cpu",))
     assert fix.evidence[1] == (
         "False: captures 2 of 2 (in 1 of them a later guard was answered, too); agrees at example, 0."
@@ -132,6 +131,33 @@ def test_a_patch_with_which_something_differs_is_an_untested_idea() -> None:
     assert fix.label == "untested idea"
 
 
+def test_a_patch_that_does_something_else_than_the_verdict_is_not_its_change() -> None:
+    (fix,) = grouped([found(1, ROLL, "n == 0", answered("torch._check here", differ=0))])
+    assert (fix.form, fix.change) == ("torch._check", "`n == 0` becomes torch._check")
+    assert "With the patch" in fix.evidence[-1]
+
+
+def test_of_two_right_answers_that_of_usual_sizes_is_named() -> None:
+    raised = RaisedError("u0 < 2", "guard_bool", Place("Python", "torch/_refs/__init__.py", 1), ())
+    failure = Failure("dde", Observation("aot", EXPLICIT, "fail", raised=raised), "")
+    rare = replace(found(1, ROLL, "n < 2", answered("either answer here", "guard_or_true", differ=0)), failure=failure)
+    (fix,) = grouped([rare])
+    assert (fix.form, fix.change) == ("guard_or_false", "`n < 2` becomes guard_or_false")
+    usual = replace(rare, answers=answered("either answer here", differ=0))
+    assert grouped([usual])[0].change == "`n < 2` becomes `guard_or_false(n)`"
+
+
+def test_why_no_change_is_known_is_said() -> None:
+    def why(*given: Any, **named: Any) -> str:
+        return why_none(found(1, ROLL, "n == 0", *given, **named))[0]
+
+    assert why(cause="user").startswith("Its cause is user")
+    assert why(state="wont-fix").startswith("It is wont-fix")
+    assert why(kind="recompiles").startswith("It is of kind recompiles")
+    assert why() == "No answer of its guard was tried."
+    assert why(answered("another guard decides")).startswith("Verdict of the forced answers: another guard decides")
+
+
 def test_a_finding_is_in_one_group_that_of_a_verified_change_first() -> None:
     findings = [
         found(1, ROLL, "n == 0", answered("guard_or_true here")),
@@ -141,7 +167,7 @@ def test_a_finding_is_in_one_group_that_of_a_verified_change_first() -> None:
     known = replace(made, label="verified", findings=tuple(one.id for one in findings), later=(findings[1].id,))
     (fix,) = grouped(findings, [known])
     assert (fix.id, fix.label, fix.findings) == (made.id, "verified", known.findings)
-    assert coverage(findings, [fix]) == Coverage(2, {"verified": 2, "backed by forced answers": 0, "untested idea": 0})
+    assert coverage(findings, [fix]) == Coverage(2, {**dict.fromkeys(LABELS, 0), "verified": 2})
 
 
 def test_findings_of_python_without_a_known_change_are_tried_all_the_same() -> None:
@@ -165,7 +191,7 @@ def test_a_refuted_change_is_no_idea_if_nothing_else_names_one() -> None:
     another = replace(
         made, id="fix-0123456789", label="untested idea", findings=(findings[1].id,), doubts=("it fails",)
     )
-    assert grouped(findings, [tried, another]) == (tried,)
+    assert grouped(findings, [tried, another]) == (replace(tried, label="in doubt"),)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +278,7 @@ FIX = Fix(
     id="fix-0123456789",
     label="verified",
     form="guard_or_false",
-    change="`n == 0` becomes `guard_or_false(n == 0)`",
+    change="`n == 0` becomes `guard_or_false(n)`",
     site=ROLL,
     severity="cannot capture",
     findings=("dde-0000000001",),
