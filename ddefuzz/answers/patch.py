@@ -112,7 +112,7 @@ class Source:
         return "".join([*before[:at], *added, "\n", *before[at:]])
 
     def fitted(self, node: ast.expr | ast.stmt, text: str) -> str:
-        """The text of a call in place of a node, with an argument on each line if its line would be too long."""
+        """The text of a call in place of a node, folded as PyTorch's formatter does if its line would be too long."""
         line = self.text.splitlines()[node.lineno - 1]
         tree = syntax.parsed_expression(text)
         last = self.text.splitlines()[(node.end_lineno or node.lineno) - 1].encode()[node.end_col_offset :].decode()
@@ -122,7 +122,10 @@ class Source:
             return text
         indent = " " * (len(line) - len(line.lstrip()))
         parts = [ast.get_source_segment(text, one) or "" for one in tree.args]
-        inner = "".join(f"{indent}    {part},\n" for part in parts)
+        lines = [", ".join(parts)]
+        if len(indent) + 4 + len(lines[0]) > LONGEST_LINE:
+            lines = [f"{part}," for part in parts]
+        inner = "".join(f"{indent}    {one}\n" for one in lines)
         return f"{ast.get_source_segment(text, tree.func)}(\n{inner}{indent})"
 
     def indent(self, node: ast.stmt) -> str:

@@ -172,14 +172,21 @@ def test_clauses_that_a_check_asks_for_are_passed_together() -> None:
     assert text.endswith("torch._check(b is None or sym_eq(n, 0) or a > 1, msg)")
 
 
-def test_a_long_call_has_an_argument_a_line() -> None:
+def test_a_long_call_is_folded() -> None:
     long = "all(size_of_input > 0 for size_of_input in b)"
     text = HEAD + f"    torch._check(\n        {long} and n != 0,\n        msg,\n    )\n"
     whole = next(one for one in patches(Source(text), "torch/x.py", 6, "n != 0") if "sym_and" in one.code)
     assert whole.after.endswith(
         "        sym_and(*(size_of_input > 0 for size_of_input in b), n != 0),\n        msg,\n    )\n"
     )
-    text = text.replace("n != 0", "n != 0 and another_number_of_elements > 0")
+    text = text.replace("n != 0", "n != 0 and several_elements > 0")
+    whole = next(one for one in patches(Source(text), "torch/x.py", 6, "n != 0") if "sym_and" in one.code)
+    assert whole.after.endswith(
+        "        sym_and(\n"
+        "            *(size_of_input > 0 for size_of_input in b), n != 0, several_elements > 0\n"
+        "        ),\n        msg,\n    )\n"
+    )
+    text = text.replace("several_elements", "another_number_of_elements")
     whole = next(one for one in patches(Source(text), "torch/x.py", 6, "n != 0") if "sym_and" in one.code)
     assert whole.after.endswith(
         "        sym_and(\n"
