@@ -493,13 +493,16 @@ def chain_of(seen: Observation) -> tuple[Caller, ...]:
 
 
 def _stacks_of(seen: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
-    """The stacks of Python and of dynamo of a failure, or of the guard for which torch.compile compiled again."""
+    """The stacks of Python and of dynamo: of a failure, of the guard for which torch.compile compiled again, or of what
+    made a wrong result.
+    """
     repeated = seen.measurement(CallSequence)
     decided = seen.raised or (repeated.failed if repeated is not None else None)
     if decided is not None:
         return decided.python, decided.traced
+    wrong = (one.frames for call in seen.calls for one in call.differences if one.frames)
     return (
-        next((one.frames for one in reversed(seen.exceptions) if one.frames), ()),
+        next((one.frames for one in reversed(seen.exceptions) if one.frames), next(wrong, ())),
         next((one.traced for one in seen.exceptions if one.traced), ()),
     )
 

@@ -26,9 +26,10 @@ from ddefuzz.execute.comparison import (
     is_inexact,
     is_rounding,
     lacks_values,
+    parts_of,
     spans_processes,
 )
-from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, marked_sizes, run_nodes
+from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, marked_sizes, result_nodes, run_nodes
 from ddefuzz.execute.isolation import TransformsLeft
 from ddefuzz.execute.preparation import PreparedSubject, leaves_of
 from ddefuzz.execute.processes import all_processes, by_process, exchanged, has_uneven, own_tensors
@@ -47,7 +48,7 @@ from ddefuzz.execute.protocol import (
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import error_line, prepare
 from ddefuzz.instrument import torch_api
-from ddefuzz.instrument.frames import traceback_frames
+from ddefuzz.instrument.frames import graph_frames, traceback_frames
 from ddefuzz.instrument.recorder import modules_in
 from ddefuzz.internal import message_of, traceback_of
 from ddefuzz.program.plain import ControlFlowInPython, address_of
@@ -157,11 +158,28 @@ def _marked(capture: Capture, fresh: PreparedSubject) -> tuple[tuple[str, int], 
 def _compared(call: Call, at: _At, capture: Capture, expected: _Result, captured: _Result) -> Call:
     """A call of which both sides returned, with what differs. User code may return what cannot be compared."""
     try:
-        return _judged(call, at, capture, expected, captured)
+        judged = _judged(call, at, capture, expected, captured)
+        return judged if isinstance(at.subject, ProgramSubject) else _with_lines(judged, capture, captured)
     except Exception as error:
         if is_of(error, MemoryError) or isinstance(at.subject, ProgramSubject):
             raise
         return msgspec.structs.replace(call, agreement="incomparable", why=f"not compared: {error_line(error)}")
+
+
+def _with_lines(call: Call, capture: Capture, captured: _Result) -> Call:
+    """A call of the user's code with the lines that made each wrong result, where the exported program knows them."""
+    if capture.program is None or not call.differences:
+        return call
+    nodes = result_nodes(capture.program)
+    places = list(parts_of(captured.left.result))
+    made = dict(zip(places, nodes, strict=True)) if len(places) == len(nodes) else {}
+    return msgspec.structs.replace(
+        call,
+        differences=tuple(
+            one if (node := made.get(one.where)) is None else msgspec.structs.replace(one, frames=graph_frames(node))
+            for one in call.differences
+        ),
+    )
 
 
 def _everywhere(call: Call, at: _At, capture: Capture) -> Call:

@@ -10,6 +10,7 @@ from itertools import count, pairwise
 from typing import Any, NamedTuple
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from ddefuzz.execute.kernels import difference_of
@@ -39,6 +40,12 @@ _WHOLE = re.compile(r"def (call|partition_\d+)\(")
 """The functions of the graph itself. Others are of branches and bodies (torch/_inductor/codegen/wrapper.py)."""
 
 _NO_OP = ("placeholder", "get_attr", "output")
+
+
+def result_nodes(program: ExportedProgram) -> tuple[Node | None, ...]:
+    """The node of each part of an exported program's result, None for a constant."""
+    by_name = {node.name: node for node in program.graph.nodes}
+    return tuple(by_name.get(str(name)) for name in program.graph_signature.user_outputs)
 
 
 def shape_env_of(graph: GraphModule) -> Any:

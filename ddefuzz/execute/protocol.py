@@ -66,15 +66,17 @@ class CallEnd(msgspec.Struct, frozen=True):
         return not self.error
 
 
-class Difference(msgspec.Struct, frozen=True, order=True):
+class Difference(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """One thing in which the captured program differs from eager.
 
-    `where` names the value (`result[0]`, `input x`), `how` says how much in one line.
+    `where` names the value (`result[0]`, `input x`), `how` says how much in one line. `frames` are the lines of the
+    user's code, and of torch's modules, that made the value in an exported program, as its graph has them.
     """
 
     what: What
     where: str
     how: str
+    frames: tuple[Frame, ...] = ()
 
 
 class NodeDifference(msgspec.Struct, frozen=True):

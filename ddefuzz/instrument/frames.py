@@ -48,6 +48,8 @@ BEFORE_A_JUMP = frozenset({"EXTENDED_ARG", "COPY", "TO_BOOL"})
 
 MOST_VARIABLES = 12  # of a function that are recorded
 
+_LINE = re.compile(r'^ *File "([^"\n]+)", line (\d+), in (\S+)$', re.MULTILINE)
+
 LOOK_BACK = 4
 """How many instructions before a jump are searched for the clause."""
 
@@ -197,6 +199,18 @@ def summary_frames(error: BaseException) -> tuple[Frame, ...]:
         Frame(display_file(frame.filename), frame.lineno or 0, frame.name, line_text(frame.filename, frame.lineno or 0))
         for frame in summary
         if not frame.filename.startswith(_DDEFUZZ) and not frame.name.startswith(HOOK_PREFIX)
+    )
+
+
+def graph_frames(node: Any) -> tuple[Frame, ...]:
+    """The lines that made a node of a captured graph, outermost first, from its `stack_trace`: a text as Python prints
+    tracebacks.
+    """
+    lines = _LINE.findall(node.meta.get("stack_trace") or "")
+    return tuple(
+        Frame(display_file(file), int(line), name, line_text(file, int(line)))
+        for file, line, name in lines
+        if not file.startswith(_DDEFUZZ)
     )
 
 

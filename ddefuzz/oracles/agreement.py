@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ddefuzz.classify.chain import Location
+from ddefuzz.classify.anchor import callee
+from ddefuzz.classify.chain import Location, op_name
 from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.signature import Site
+from ddefuzz.classify.site import python_site
 from ddefuzz.execute.protocol import Call, Difference, Runner
 from ddefuzz.instrument.torch_api import OUTPUT_STRIDES
 from ddefuzz.oracles import metas
@@ -53,8 +56,20 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
         or part_to_blame(seen, call, shows, runner)
         or metas.located_at(call, anchor if only_layout else "")
         or op_to_blame(seen, call, shows, anchor, runner)
+        or _made_at(first, anchor)
         or unknown(seen)
     )
+
+
+def _made_at(differences: tuple[Difference, ...], anchor: str) -> Location | None:
+    """The function that made the first wrong result of the user's code, as the exported graph has it: that of torch if
+    it is in a module of torch, else the one that the line calls.
+    """
+    frames = next((one.frames for one in differences if one.frames), ())
+    if not frames:
+        return None
+    site, frame = python_site(frames, ())
+    return Location(site if is_framework(frame) else Site("op", None, op_name(callee(frame))), frame, anchor)
 
 
 def orders(difference: str) -> str:

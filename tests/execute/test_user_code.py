@@ -387,3 +387,31 @@ def test_what_a_handler_raises_in_ddefuzz_is_the_code_s() -> None:
         signal.raise_signal(signal.SIGALRM)
     with pytest.raises(ValueError, match="late"), kept_intact("user.py", imported=True):
         signal.raise_signal(signal.SIGALRM)
+
+
+def test_a_wrong_result_has_the_lines_that_made_it(tmp_path: Path) -> None:
+    """The fast path of eager returns other strides than what export decomposes."""
+    path = tmp_path / "attention.py"
+    path.write_text(
+        """import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(4, 2, batch_first=True).eval()
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = self.attention(x, x, x)[0]
+        return x, y
+
+model = Model()
+model_args = (torch.randn(2, 3, 4),)
+"""
+    )
+    seen = observe(Run(CallableSubject(str(path), "model", unbacked="x:0"), "export", calls=("example",)))
+    (difference,) = seen.calls[0].differences
+    assert (difference.what, difference.where) == ("strides", "result[1]")
+    outer, inner = difference.frames[0], difference.frames[-1]
+    assert (outer.line, outer.code) == (10, "y = self.attention(x, x, x)[0]")
+    assert inner.file == "torch/nn/modules/activation.py"

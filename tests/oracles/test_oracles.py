@@ -238,6 +238,27 @@ def test_a_result_that_is_wrong_in_the_whole_program_alone_is_blamed_on_the_step
     assert str(unknown.signature.site) == "an unknown place"
 
 
+@pytest.mark.parametrize(
+    ("frames", "site"),
+    [
+        ((("model.py", "y = torch.func.grad(lambda t: t.sum())(x)"),), "torch.func.grad"),
+        ((("model.py", "return self.net(x).relu()"),), "Tensor.relu"),
+        (
+            (("model.py", "return self.net(x)"), ("torch/nn/modules/activation.py", "y.transpose(1, 0)")),
+            "torch/nn/modules/activation.py:forward",
+        ),
+        ((), "an unknown place"),
+    ],
+)
+def test_a_wrong_result_of_a_users_model_is_blamed_on_what_made_it(
+    frames: tuple[tuple[str, str], ...], site: str
+) -> None:
+    lines = tuple(Frame(file, 3, "forward", code) for file, code in frames)
+    call = msgspec.structs.replace(wrong(), differences=(Difference("values", "result", "how", lines),))
+    (judged,) = classified(seen(call, text=""), lambda run: observed(wrong()))
+    assert str(judged.signature.site) == site
+
+
 @pytest.mark.parametrize(("stage", "captures"), [("aot", None), ("inductor", MOST_SLOW)])
 def test_the_search_for_a_site_ends_early_where_captures_are_slow(stage: Stage, captures: int | None) -> None:
     """Only all of nine guards together fix the call."""
