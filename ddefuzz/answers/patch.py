@@ -534,39 +534,7 @@ def _symbolic(source: Source, node: ast.expr) -> Iterator[Change]:
         case ast.Call(ast.Attribute(ast.Name("math"), "floor"), [ast.BinOp(first, ast.Div(), second)], []):
             yield forms(f"({source.of(first)} // {source.of(second)})")
         case _:
-            yield from _selected(source, node)
-
-
-_OF_NUMBERS = (ast.Name, ast.Constant, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Load, ast.UnaryOp, ast.USub)
-"""What sums and products of numbers consist of: both sides of a selection are computed, so none may raise."""
-
-
-def _selected(source: Source, node: ast.expr) -> Iterator[Change]:
-    """A selection in place of a branch that adds to a number or takes from it, and of one of two numbers."""
-    match source.parents[node]:
-        case ast.IfExp(test, body, orelse) as whole if (
-            test is node
-            and any(isinstance(side, ast.BinOp | ast.Constant) for side in (body, orelse))
-            and all(isinstance(part, _OF_NUMBERS) for side in (body, orelse) for part in ast.walk(side))
-        ):
-            selected = f"torch.sym_ite({truth(source, node)}, {source.of(body)}, {source.of(orelse)})"
-            yield Change("a symbolic form", whole, selected)
-        case ast.If(test, [ast.AugAssign(ast.Name(name), ast.Add() | ast.Sub() as op, value)], []) as statement if (
-            test is node and not source.of(statement).startswith("elif")
-        ):
-            changed = f"{name} {'+' if isinstance(op, ast.Add) else '-'} {source.of(value)}"
-            text = f"{name} = torch.sym_ite({truth(source, node)}, {changed}, {name})"
-            yield Change("a symbolic form", statement, _folded(source.indent(statement), text))
-        case _:
             return
-
-
-def _folded(indent: str, call: str) -> str:
-    """An assignment of a call, with its arguments on a line of their own if it is long."""
-    if len(indent) + len(call) <= LONGEST_LINE:
-        return call
-    start, _, rest = call.partition("(")
-    return f"{start}(\n{indent}    {rest[:-1]}\n{indent})"
 
 
 def _extremum(source: Source, node: ast.expr) -> str:

@@ -121,7 +121,7 @@ def test_both_clauses_can_be_one_question() -> None:
         ("if not even(n):\n    return b", "even(n)", "if not guard_or_false(even(n)):"),
         ("return math.sqrt(n)", "math.sqrt(n)", "return torch.sym_sqrt(n)"),
         ("return a.shape.numel()", "a.shape.numel()", "return a.numel()"),
-        ("return n + 1 if n < b else n", "n < b", "return torch.sym_ite(n < b, n + 1, n)"),
+        ("return n + 1 if n < b else n", "n < b", "return n + 1 if guard_or_false(n < b) else n"),
         ("return 1 / n if n > 0 else 0", "n > 0", "return 1 / n if guard_or_false(n > 0) else 0"),
         (
             "return a.is_contiguous(memory_format=b)",
@@ -217,12 +217,6 @@ def test_a_condition_of_a_check_is_passed_unevaluated() -> None:
     )
     form, text = code("torch._check(not (a == 0 and b != 0))", "not (a == 0 and b != 0)")[0]
     assert text == f"{IMPORT} sym_and torch._check(torch.sym_not(sym_and(a == 0, b != 0)))"
-
-
-def test_a_branch_that_changes_a_number_is_a_selection() -> None:
-    form, text = code("if a >= b:\n    n -= 1", "a >= b")[0]
-    assert (form, text) == ("a symbolic form", "n = torch.sym_ite(a >= b, n - 1, n)")
-    assert "a symbolic form" not in dict(code("if a >= b:\n    n -= 1\nelse:\n    n = 0", "a >= b"))
 
 
 def test_what_is_inside_of_a_clause_is_checked_if_the_other_clauses_hold() -> None:
