@@ -24,6 +24,7 @@ from ddefuzz.answers.model import (
     OfProgram,
     PatchEvidence,
     Score,
+    is_of_unusual_sizes,
     tallied,
     verdict,
 )
@@ -266,7 +267,8 @@ def answer_guard(
     if not patching or result.site is None or result.site.language != "Python" or result.site.module is None:
         return GuardResult(result, None)
     source = source_of(result.site.module)
-    candidates = () if source is None else tuple(patches(source, result.site.module, result.line, result.code))
+    every = () if source is None else patches(source, result.site.module, result.line, result.code)
+    candidates = sorted(every, key=lambda one: is_of_unusual_sizes(one.form, one.code, result.expression))
     if not candidates:
         return GuardResult(result, TriedPatches(None, ()))
     texts = runners.samples(SampleRequest(functions))

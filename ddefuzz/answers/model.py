@@ -13,6 +13,7 @@ from ddefuzz.classify.chain import title_of
 from ddefuzz.classify.failure import Failure, decisive
 from ddefuzz.classify.signature import Site, Verdict
 from ddefuzz.execute.protocol import Stage
+from ddefuzz.instrument.truth import usual_truth
 from ddefuzz.oracles.table import row_of
 from ddefuzz.program.sizes import CALL_SIZES, VALUE_CALLS, CallSize
 
@@ -300,6 +301,14 @@ class PatchEvidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return not any(score.differ or score.changed for score in (self.kept, self.samples))
 
 
+def is_of_unusual_sizes(form: str, code: str, expression: str) -> bool:
+    """Whether a patch gives a guard the answer that is its truth at unusual sizes alone. The truth of a comparison of
+    tuples need not be that of its guard.
+    """
+    usual = usual_truth(expression) if "sym_eq" not in code else None
+    return usual is not None and form == f"guard_or_{str(not usual).lower()}"
+
+
 class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The evidence that a finding keeps of its experiment. `programs` is the number of its programs."""
 
@@ -310,15 +319,17 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     tallies: tuple[Tally, ...] = ()
     patch: PatchEvidence | None = None
 
-    @property
-    def fitting_patch(self) -> PatchEvidence | None:
-        """The patch, if nothing differs with it and it does what the verdict says. A guard that checks arguments gets
-        no answer, although programs with right arguments agree with one.
+    def fitting_patch(self, expression: str) -> PatchEvidence | None:
+        """The patch, if nothing differs with it and it does what the verdict says of the guard's expression.
+
+        A guard that checks arguments gets no answer, although programs with right arguments agree with one. Of two
+        right answers, it gets that of usual sizes.
         """
-        forms = _FORMS.get(self.verdict, ())
-        return (
-            self.patch if self.patch is not None and self.patch.is_right and self.patch.form.startswith(forms) else None
-        )
+        patch = self.patch
+        if patch is None or not patch.is_right or not patch.form.startswith(_FORMS.get(self.verdict, ())):
+            return None
+        is_rare = self.verdict == "either answer here" and is_of_unusual_sizes(patch.form, patch.code, expression)
+        return None if is_rare else patch
 
     @property
     def extent(self) -> str:

@@ -217,7 +217,8 @@ def _facts(finding: Finding) -> Iterator[tuple[str, str]]:
     yield from ((name, facts[name]) for name in ("state", "cause", "what to change"))
     if (answers := finding.answers) is not None:
         tried = f"{answers.verdict} (tried in {counted(answers.programs, 'program')}, torch {answers.torch})"
-        yield "what fixes it", tried if (patch := answers.fitting_patch) is None else f"{tried}\n{patch.code}"
+        patch = answers.fitting_patch(finding.expression)
+        yield "what fixes it", tried if patch is None else f"{tried}\n{patch.code}"
     yield from ((name, facts[name]) for name in ("site", "condition", "verdicts", "torch", "links"))
     yield "notes", "\n".join(note.text for note in finding.notes)
 

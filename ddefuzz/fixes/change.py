@@ -242,7 +242,7 @@ def _helper_name(source: Source, function: Function, node: ast.expr | ast.stmt, 
     name = start if not subject or start.endswith(f"_{subject}") else f"{start}_{subject}"
     checks = [one for one in ast.walk(function) if isinstance(one, ast.If | ast.Assert) and _raises(source, one)]
     earlier = (one.test for one in checks if one.lineno < node.lineno)
-    number = 1 + sum(_subject(function, source.of(test)) == subject for test in earlier)
+    number = 1 + sum(_subject(function, ast.unparse(test)) == subject for test in earlier)
     while re.search(rf"\b{name}{f'_{number}' if number > 1 else ''}\b", source.text):
         number += 1
     return f"{name}_{number}" if number > 1 else name

@@ -13,7 +13,8 @@ from ddefuzz.classify.signature import Cause, Site, Verdict
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.fixes.model import LABELS, Fix, Label
-from ddefuzz.fixes.native import NUMBER, file_of, is_of_torch, native_change, python_number, usual_truth
+from ddefuzz.fixes.native import NUMBER, file_of, is_of_torch, native_change, python_number
+from ddefuzz.instrument.truth import usual_truth
 from ddefuzz.oracles.oracle import SEVERITIES
 from ddefuzz.oracles.table import row_of
 
@@ -167,14 +168,8 @@ def _form(finding: Finding) -> str:
 
 
 def _patch(finding: Finding) -> PatchEvidence | None:
-    """The patch that was tried in memory, if it does what the answers say. The truth of a comparison of tuples need not
-    be that of its guard.
-    """
-    patch = finding.answers.fitting_patch if finding.answers is not None else None
-    is_rare = patch is not None and {patch.form, _form(finding)} == {"guard_or_false", "guard_or_true"}
-    if patch is None or finding.answers is None or finding.answers.verdict != "either answer here":
-        return patch
-    return None if is_rare and "sym_eq" not in patch.code else patch
+    """The patch that was tried in memory, if it does what the answers say."""
+    return None if finding.answers is None else finding.answers.fitting_patch(finding.expression)
 
 
 def label_of(finding: Finding) -> Label:

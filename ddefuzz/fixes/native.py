@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from ddefuzz.classify.signature import Site, Verdict
-from ddefuzz.instrument.truth import holds
 
 NUMBER: Final = "a number"
 """What a site needs that takes a SymInt as an int."""
@@ -87,18 +86,6 @@ def file_of(site: Site) -> str:
 def is_of_torch(file: str) -> bool:
     """Whether a file may be one of PyTorch: a stored site may have any."""
     return not Path(file).is_absolute() and ".." not in Path(file).parts
-
-
-def usual_sizes(expression: str) -> dict[str, int]:
-    """Sizes for the symbols of a guard that are all large and differ."""
-    names = dict.fromkeys(re.findall(r"\b[us]\d+\b", expression))
-    return {name: 64 + 9 * number for number, name in enumerate(names)}
-
-
-def usual_truth(expression: str) -> bool | None:
-    """The truth of a guard where all sizes are large and differ. None if it is not known."""
-    sizes = usual_sizes(expression)
-    return holds(expression, sizes) if sizes else None
 
 
 def native_change(

@@ -19,7 +19,6 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.fixes.change import DELETED, candidates, noting
 from ddefuzz.fixes.group import fix_of
 from ddefuzz.fixes.model import Fix
-from ddefuzz.fixes.native import usual_sizes
 from ddefuzz.fixes.out_meta import FORM as OUT
 from ddefuzz.fixes.tasks import Sights, Truths
 from ddefuzz.fixes.texts import pull_request, test_text
@@ -36,7 +35,7 @@ from ddefuzz.fixes.verify import (
     without,
 )
 from ddefuzz.instrument.events import RaisedError
-from ddefuzz.instrument.truth import holds
+from ddefuzz.instrument.truth import holds, usual_sizes
 
 MOST_TRIED: Final = 2
 """How many changes of one guard are run, those first that nothing speaks against yet."""

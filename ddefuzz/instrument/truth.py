@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -159,3 +160,15 @@ def addends(expression: str) -> tuple[int, ...]:
                 return ()
 
     return of(parsed(expression)) if isinstance(parsed(expression), ast.BinOp) else ()
+
+
+def usual_sizes(expression: str) -> dict[str, int]:
+    """Sizes for the symbols of a guard that are all large and differ."""
+    names = dict.fromkeys(re.findall(r"\b[us]\d+\b", expression))
+    return {name: 64 + 9 * number for number, name in enumerate(names)}
+
+
+def usual_truth(expression: str) -> bool | None:
+    """The truth of a guard where all sizes are large and differ. None if it is not known."""
+    sizes = usual_sizes(expression)
+    return holds(expression, sizes) if sizes else None

@@ -170,7 +170,7 @@ def _experiment(finding: Finding) -> list[str]:
     if answers is None or proof is None:
         return []
     sentence = f"An experiment gave this guard each answer: {proof.why} (by {answers.extent})."
-    patch = answers.fitting_patch
+    patch = answers.fitting_patch(finding.expression)
     return (
         [sentence]
         if patch is None

@@ -187,7 +187,8 @@ def most_useful(findings: Iterable[Finding]) -> list[tuple[Finding, PatchEvidenc
     """The patches with which nothing differs, and which do what the verdict says: those first that most programs pass
     with.
     """
-    right = [(finding, patch) for finding, found in answered(findings) if (patch := found.fitting_patch) is not None]
+    fitting = ((finding, found.fitting_patch(finding.expression)) for finding, found in answered(findings))
+    right = [(finding, patch) for finding, patch in fitting if patch is not None]
     return sorted(right, key=lambda pair: -(pair[1].kept.agree + pair[1].samples.agree))[:10]
 
 
@@ -230,7 +231,7 @@ def stored_page(findings: Sequence[Finding]) -> Iterator[Block]:
     """The page for the docs: the totals, and a row for each finding."""
     useful = _most_useful(findings)
     rows = (
-        (finding.id, f"{finding.site} [{finding.anchor}]", finding.cause, found.verdict, _form(found))
+        (finding.id, f"{finding.site} [{finding.anchor}]", finding.cause, found.verdict, _form(finding))
         for finding, found in answered(findings)
     )
     yield Heading("Answers for the findings", 1)
@@ -274,11 +275,11 @@ def _verdicts(findings: Sequence[Finding]) -> Table:
     return table(("verdict", "findings", *causes), rows, right=("findings", *causes))
 
 
-def _form(answers: Answers) -> str:
-    if answers.patch is None:
+def _form(finding: Finding) -> str:
+    answers = finding.answers
+    if answers is None or answers.patch is None:
         return ""
     if not answers.patch.is_right:
         return f"{answers.patch.form}, and something differs"
-    return (
-        answers.patch.form if answers.fitting_patch is not None else f"{answers.patch.form}, not what the verdict says"
-    )
+    fits = answers.fitting_patch(finding.expression) is not None
+    return answers.patch.form if fits else f"{answers.patch.form}, but not what the verdict says"

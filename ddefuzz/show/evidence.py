@@ -259,11 +259,13 @@ def tallies_table(tallies: Iterable[Tally], details: Mapping[tuple[str, str], st
 def evidence_of(document: Mapping[str, Any]) -> Iterator[Block]:
     """The blocks of a finding's document (`as_document`)."""
     if document["answers"] is not None:
-        yield from evidence_blocks(msgspec.convert(document["answers"], Answers))
+        yield from evidence_blocks(msgspec.convert(document["answers"], Answers), document["expression"])
 
 
-def evidence_blocks(answers: Answers) -> Iterator[Block]:
-    """What a finding keeps of its experiment: the rows, the verdict and what it means for the cause, and the patch."""
+def evidence_blocks(answers: Answers, expression: str) -> Iterator[Block]:
+    """What a finding keeps of its experiment on a guard: the rows, the verdict and what it means for the cause, and the
+    patch.
+    """
     if answers.tallies:
         yield tallies_table(answers.tallies)
     where = f"{counted(answers.programs, 'program')} in {answers.stage}, torch {answers.torch}"
@@ -274,9 +276,9 @@ def evidence_blocks(answers: Answers) -> Iterator[Block]:
         if proof.verdict == answers.verdict
     ][:1]
     if answers.patch is not None:
-        fits = answers.fitting_patch is not None
-        what = "patch" if fits else "tried as well, and not what the verdict says"
-        lines += [f"{what}: {answers.patch.code}", *scores(answers.patch)]
+        what = "what the verdict says" if answers.verdict != "either answer here" else "the truth at usual sizes"
+        fits = answers.fitting_patch(expression) is not None
+        lines += [f"{'patch' if fits else f'also tried, but not {what}'}: {answers.patch.code}", *scores(answers.patch)]
     yield Items(tuple(lines))
 
 

@@ -162,7 +162,7 @@ def show_view(finding: Finding, call: Invocation, matrix: str = "") -> Iterator[
         yield Paragraph("\n".join([*stack.lines, *left_out]))
     if finding.answers is not None:
         yield Heading("what would fix it")
-        yield from evidence_blocks(finding.answers)
+        yield from evidence_blocks(finding.answers, finding.expression)
     if finding.original is not None and finding.original != finding.minimal:
         yield Heading("program that it was found with")
         yield Code(finding.original)

@@ -8,7 +8,19 @@ import msgspec
 import pytest
 
 from ddefuzz.answers.experiment import NamedProgram, experiment, in_expression
-from ddefuzz.answers.model import GIVEN, Answers, Experiment, Given, GuardOutcome, OfProgram, Tally, tallied, verdict
+from ddefuzz.answers.model import (
+    GIVEN,
+    Answers,
+    Experiment,
+    Given,
+    GuardOutcome,
+    OfProgram,
+    PatchEvidence,
+    Score,
+    Tally,
+    tallied,
+    verdict,
+)
 from ddefuzz.classify.signature import Site, Verdict
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
@@ -132,6 +144,29 @@ def test_the_extent_counts_programs_sizes_and_kinds_of_values() -> None:
         Answers("guard_or_false here", "aot", "2.13.0", 2, tallies).extent == "2 programs, 3 sizes, 2 kinds of values"
     )
     assert Answers("not a guard", "aot", "2.13.0", 1).extent == "1 program, 0 sizes, 1 kind of values"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "form", "code", "expression", "fits"),
+    [
+        ("torch._check here", "torch._check", "", "Eq(u0, 1)", True),
+        ("torch._check here", "guard_or_false", "", "Eq(u0, 1)", False),
+        ("guard_or_true here", "guard_or_true", "", "Eq(u0, 1)", True),
+        ("another guard decides", "guard_or_false", "", "Eq(u0, 1)", False),
+        ("no answer is right for all sizes", "a symbolic form", "", "Eq(u0, 1)", True),
+        ("either answer here", "guard_or_false", "", "Eq(u0, 1)", True),
+        ("either answer here", "guard_or_true", "", "Eq(u0, 1)", False),
+        ("either answer here", "guard_or_true", "torch.sym_not(sym_eq(a, b))", "Eq(u0, 1)", True),
+    ],
+)
+def test_a_patch_fits_a_verdict_if_it_does_what_the_verdict_says(
+    verdict: Verdict, form: str, code: str, expression: str, fits: bool
+) -> None:
+    patch = PatchEvidence(form, code, Score(agree=1), Score())
+    answers = Answers(verdict, "aot", "2.13.0", 1, patch=patch)
+    assert (answers.fitting_patch(expression) is not None) == fits
+    wrong = msgspec.structs.replace(answers, patch=PatchEvidence(form, code, Score(differ=1), Score()))
+    assert wrong.fitting_patch(expression) is None
 
 
 def test_the_clauses_of_an_expression() -> None:

@@ -111,6 +111,11 @@ def test_an_assertion_stays_one_and_other_clauses_still_decide() -> None:
 
 def test_a_second_check_of_an_argument_has_a_name_of_its_own() -> None:
     text = """def rows(x: Tensor, low: int, high: int):
+    if (
+        high
+        > x.dim()
+    ):
+        raise ValueError(high)
     if low > x.size(0):
         raise ValueError(low)
     if low + 1 > x.size(0):
