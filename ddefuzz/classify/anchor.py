@@ -85,6 +85,9 @@ def callee(frame: Frame, name: str = "") -> str:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call | ast.Subscript)] if tree is not None else []
     named = (call for call in calls if isinstance(call, ast.Call) and ast.unparse(call.func).endswith(f".{name}"))
     call = next(named, calls[0] if calls else None) if name else next(iter(calls), None)
+    match call:
+        case ast.Subscript(ast.Call() as maker, ast.Constant(int())):  # one of several results
+            call = maker
     while isinstance(call, ast.Call) and (made := _maker(call)) is not None:
         call = made
     match call:

@@ -135,6 +135,8 @@ PYTHON_SITES: tuple[Prefix, ...] = (
 
 PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
     ("torch/_prims_common/__init__.py", "eval_eager", "evaluates the bool for its caller"),
+    ("torch/_prims_common/__init__.py", "is_contiguous", "its caller says what to do without an answer (false_if_dde)"),
+    ("torch/_prims_common/__init__.py", "check_contiguous_sizes_strides", "the same"),
     ("torch/_prims_common/wrappers.py", "_fn", "a decomposition in its decorator"),
     ("torch/_prims_common/wrappers.py", "_autograd_impl", "a prim in its decorator"),
     ("torch/_prims_common/wrappers.py", "redispatch_prim", "a prim in its decorator"),

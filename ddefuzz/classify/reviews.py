@@ -75,13 +75,6 @@ REVIEWED: tuple[ReviewedFunction, ...] = (
         "torch/_meta_registrations.py, linalg_solve_is_vector_rhs",
     ),
     ReviewedFunction(
-        "torch/_refs/__init__.py:istft",
-        "onesided_",
-        "result-depends-on-data",
-        "without onesided= the size decides whether the spectrum is one-sided",
-        "torch/_refs/__init__.py, istft",
-    ),
-    ReviewedFunction(
         "torch/_refs/__init__.py:squeeze",
         "size == 1",
         "avoidable",

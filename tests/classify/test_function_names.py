@@ -62,6 +62,8 @@ def test_a_printed_function_has_a_plain_name(printed: str, name: str) -> None:
         ("torch.nn.functional.pad(x, [n])", "torch.nn.functional.pad(x, [n])", "torch.nn.functional.pad"),
         ("x[torch.sym_min(n, 3)]", "x[torch.sym_min(n, 3)]", ".__getitem__"),
         ("f(x[n])", "f(x[n])", "f"),
+        ("torch.max(x, 0)[1]", "torch.max(x, 0)[1]", "torch.max"),
+        ("f(x)[:n]", "f(x)[:n]", ".__getitem__"),
         ("torch.nn.ReLU().eval()(x)", "torch.nn.ReLU().eval()(x)", "torch.nn.ReLU"),
         ("torch.vmap(lambda a: a)(x)", "torch.vmap(lambda a: a)(x)", "torch.vmap"),
         ("if a:\n        f(b)\n    else:\n        f(c)", "a", "f"),
