@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -138,18 +139,19 @@ def verified(
     for patch in patches:
         texts[patch.file] = texts.get(patch.file, (patch.before,))[0], patch.after
     ids = dict.fromkeys([*job.fix.findings, *(one.id for one in later)])
+    diff = "".join(unified_diff(file, *both) for file, both in texts.items())
     fix = replace(
         job.fix,
         label="verified",
         form=patches[0].form,
-        change=_change(first.anchor, patches),
+        change=f"{_change(first.anchor, patches)}{in_helpers(diff)}",
         torch=torch,
         findings=tuple(ids),
         later=tuple(one.id for one in later),
         file=", ".join(texts),
         evidence=result.evidence,
         doubts=(),
-        patch="".join(unified_diff(file, *both) for file, both in texts.items()),
+        patch=diff,
         test=job.request.test,
     )
     return replace(fix, pull_request=pull_request(fix, first))
@@ -170,6 +172,12 @@ def _change(anchor: str, patches: Sequence[Patch]) -> str:
     if patches[0].form == DELETED:
         sentence = f"the test `{anchor}` is deleted" + (f", which leaves {first}" if patches[0].code else "")
     return sentence + (f"; the guards that follow become {', '.join(others)}" if others else "")
+
+
+def in_helpers(diff: str) -> str:
+    """Where the new code is, if functions are added for it beside the old code; else empty."""
+    names = re.findall(r"^\+def (\w+)\(", diff, re.MULTILINE)
+    return f", in a function of its own, which the old place calls: `{'`, `'.join(names)}`" if names else ""
 
 
 def truths_at_calls(raised: RaisedError, captured: Sequence[Observation]) -> Truths:

@@ -20,7 +20,7 @@ from ddefuzz.execute.protocol import (
 from ddefuzz.fixes.change import DELETED, noting
 from ddefuzz.fixes.tasks import Sights, Task, Truths
 from ddefuzz.fixes.verify import form_doubts, judged, probed, without
-from ddefuzz.fixes.work import answered_truths, truths_at_calls, usual_answer
+from ddefuzz.fixes.work import answered_truths, in_helpers, truths_at_calls, usual_answer
 from ddefuzz.instrument.events import Constraint, Frame, Guard, Place, RaisedError
 
 TASK = Task((("", ("export", "aot")),), ("torch.roll",), "torch/x.py", ("torch.x:roll",), "import torch\n")
@@ -258,3 +258,9 @@ def test_samples_are_called_with_out_of_another_dtype() -> None:
     (seen,) = probed([Task((), ("torch.topk",), "torch/_meta_registrations.py")], {})
     assert isinstance(seen, Sights)
     assert {did for name, did in seen.samples.items() if name.endswith("out")} == {"RuntimeError"}
+
+
+def test_a_change_names_the_functions_that_it_adds() -> None:
+    diff = "--- a/torch/x.py\n+++ b/torch/x.py\n+def _check_rows(x) -> None:\n+    pass\n def old(x):\n"
+    assert in_helpers(diff) == ", in a function of its own, which the old place calls: `_check_rows`"
+    assert not in_helpers("+    def inner(x):\n def old(x):\n")
