@@ -360,6 +360,7 @@ UPSTREAM_SKIP = Api(
 LOCAL_TENSOR_MODE = Api(
     "torch.distributed._local_tensor:LocalTensorMode", "runs DTensors for all processes at once, with their values"
 )
+RANK_MAP = Api("torch.distributed._local_tensor:rank_map", "makes a tensor of each process in that mode")
 NO_TORCH_FUNCTION = Api("torch._C:DisableTorchFunction", "calls a function without its torch function modes")
 OVERLOAD_PACKET = Api("torch._ops:OpOverloadPacket", "an aten op, whose text is its name")
 OVERLOAD = Api("torch._ops:OpOverload", "one overload of it")
