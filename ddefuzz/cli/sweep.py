@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import rich_click as click
+from click import get_current_context
+from click.core import ParameterSource
 
-from ddefuzz.cli.command import Output, ValueType, click_command, formats, option
+from ddefuzz.checking.acceptance import ACCEPTED
+from ddefuzz.cli.check_op import EXAMPLES, IMPORTS, OP_BUDGET, checked_ops, deliver_ops
+from ddefuzz.cli.command import SECONDS, Output, ValueType, click_command, formats, option
 from ddefuzz.cli.options import ADDRESS, DB, ENGINE, JOBS, engine_of, oracles_option
 from ddefuzz.cli.output import (
     LiveLine,
@@ -19,6 +24,7 @@ from ddefuzz.cli.output import (
     stop_on_interrupt,
     writers_of,
 )
+from ddefuzz.custom_ops.model import OpTask, Source
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError
 from ddefuzz.escape import json_text, whole_number
 from ddefuzz.execute.engine import Engine, EngineName
@@ -125,7 +131,15 @@ def _tell(live: LiveLine, done: int, of: int, row: OpRecompilations | OpBreaks) 
 @click_command("sweep")
 def command(
     globs: tuple[str, ...] = option(
-        "Only ops whose name matches, such as 'chunk*' or 'linalg.*'. Default: all ops.", "--ops", metavar="GLOB"
+        "Only ops whose name matches, such as 'chunk*' or 'linalg.*', or custom ops ('mylib::*'). Default: all ops of "
+        "torch.",
+        "--ops",
+        metavar="GLOB",
+    ),
+    imports: tuple[str, ...] = IMPORTS,
+    examples: str = EXAMPLES,
+    budget: float | None = option(
+        f"CPU seconds of one custom op. Default: {OP_BUDGET:.0f}.", type_=SECONDS, metavar="SECONDS"
     ),
     jobs: int = JOBS,
     engine: EngineName = ENGINE,
@@ -164,24 +178,35 @@ def command(
     out=, in place, as a method, and with its gradient. It runs under FakeTensorMode first. A call that fails there is
     also captured, and what fails then is saved as a finding.
 
+    A custom op (LIB::OP) has its fake kernel compared with the real one at many sizes, with unbacked sizes
+    (docs/custom-ops.md). What is wrong is no finding, and the list of accepted problems is findings/accepted.toml.
+
     An interrupted sweep continues where it stopped.
 
     \b
     Examples:
       ddefuzz sweep --ops 'linalg.*'
+      ddefuzz sweep --ops 'torchvision::*' --import torchvision
       ddefuzz sweep --compare-upstream
     """
+    if any(map(_OF_LIBRARY.match, globs)):
+        others = ("breaks", "programs", "placements", "compare_upstream", "oracles", "engine", "address")
+        _refuse("found --ops LIB::OP with {}, expected it without", *others)
+        if not all(map(_OF_LIBRARY.match, globs)):
+            raise click.UsageError("found --ops with custom ops (LIB::OP) and others, expected one of the two")
+        options = OpTask(Source(imports, examples), "", budget=budget or OP_BUDGET)
+        deliver_ops(checked_ops(globs, options, ACCEPTED, db, jobs, fresh=fresh), output, fails=fail_on == "any")
+        return
+    _refuse("found {} without --ops LIB::OP, expected both", "imports", "examples", "budget")
     where, jobs = engine_of(engine, address, jobs)
     if breaks:
-        if compare_upstream or placements or fail_on != "never":
-            others = "--compare-upstream, --placements or --fail-on"
-            raise click.UsageError(f"found --breaks with {others}, expected it without them")
+        _refuse("found --breaks with {}, expected it without", "compare_upstream", "placements", "fail_on")
         _count_breaks(globs, jobs, programs or PROGRAMS, db, fresh, where, output)
         return
     if programs is not None:
         raise click.UsageError("found --programs without --breaks, expected both")
-    if placements and compare_upstream:
-        raise click.UsageError("found --placements with --compare-upstream, expected it without")
+    if placements:
+        _refuse("found --placements with {}, expected it without", "compare_upstream")
     chosen = tuple(name for name in NAMES if name in {*CAPTURE, *oracles})
     caps = PLACED if placements else DEFAULT_CAPS
     plan = Plan(globs, caps, jobs, fresh=fresh, upstream=compare_upstream, oracles=chosen, engine=where)
@@ -189,6 +214,18 @@ def command(
         census = sweep(plan, database, partial(_show, line), line.say, stopped)
     fails = fail_on == "any" and bool(census.totals.explicit.get("dde") or census.totals.wrong)
     deliver(census_writers(census), output, {EXIT_INTERRUPTED: census.interrupted, EXIT_FOUND: fails})
+
+
+_OF_LIBRARY = re.compile(r"[\w*?]+::")
+"""How the glob of a custom op begins. A template of the catalogue has brackets before such colons (`x[::k]`)."""
+
+
+def _refuse(line: str, *names: str) -> None:
+    """Raise click's error if one of these options was typed: `line`, with the option in it."""
+    context = get_current_context()
+    for parameter in context.command.params:
+        if parameter.name in names and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(line.format(parameter.opts[0]))
 
 
 def census_writers(census: Census) -> dict[str, Writer]:

@@ -24,6 +24,7 @@ TELLING: Final = (0, 1, 2, 3, 5, 7, 8, 9, 16, 17, 33, 64)  # sizes that code may
 COMMON_FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 MOST_STEP: Final = 2  # a larger dim may have to be a multiple of what it is
 LARGE: Final = 1_003
+ROUND: Final = 100  # n * 0.29 is less than 29
 MIXED: Final = 8  # how many drawn combinations of sizes are tried
 MOST_ELEMENTS: Final = 2_000_000
 MOST_DIMS: Final = 16  # of one example, that are changed one at a time
@@ -134,7 +135,7 @@ class Inputs:
         listed += [{**self.example, name: 2 * size} for name, size in self.example.items()]
         listed += [dict.fromkeys(self.example, size) for size in (0, 1, 2, 9)]
         listed += [{name: rng.choice(TELLING) for name in self.example} for _ in range(MIXED)]
-        listed += [{**self.example, name: LARGE} for name in self.example]
+        listed += [{**self.example, name: size} for size in (ROUND, LARGE) for name in self.example]
         return [dict(pairs) for pairs in dict.fromkeys(tuple(sizes.items()) for sizes in listed)]
 
     def few(self, seed_of: int) -> list[Sizes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from hashlib import sha256
@@ -16,7 +17,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, LostTask, Pool, Stopped, waited
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.database import Database
-from ddefuzz.show.blocks import counted
+from ddefuzz.show.blocks import counted, time_left
 
 START_SECONDS: Final = 120.0
 """How long the imports of the libraries may take."""
@@ -61,9 +62,10 @@ def check_ops(
     torch: str,
     store: Store | None,
     stopped: Stopped,
-    tell: Callable[[str], None],
+    tell: Callable[..., None],
 ) -> OpsReport:
-    """The reports of all ops that the names mean. `options` has what is the same for all.
+    """The reports of all ops that the names mean. `options` has what is the same for all. `tell` gets a line of
+    progress, and `is_last`.
 
     With a store, ops that were judged before are not checked again while no file and no option has changed. Raises
     InputError if a name means none, or a library does not load.
@@ -76,7 +78,8 @@ def check_ops(
     reports = {name: known[name] for name in listed.names if name in known}
     tasks = [msgspec.structs.replace(options, op=name) for name in listed.names if name not in known]
     left = deque((task, pool.submit(check_one, task, _seconds(options))) for task in tasks)
-    interrupted = False
+    kept, began, interrupted = len(reports), time.monotonic(), False
+    before = f" ({kept} from before)" if kept else ""
     try:
         while left:
             task, future = left.popleft()
@@ -88,7 +91,9 @@ def check_ops(
             reports[task.op] = report
             if store is not None and not report.reason:
                 store.database.save_swept(key, task.op, msgspec.json.encode(report).decode())
-            tell(f"{len(reports)} of {len(listed.names)} ops: {task.op} {verdict(report)}")
+            seconds = (time.monotonic() - began) / (len(reports) - kept) * len(left)
+            done = f"{len(reports)} of {counted(len(listed.names), 'op')}{before}, {time_left(seconds)}"
+            tell(f"{done}, {task.op} {verdict(report)}", is_last=not left)
     except KeyboardInterrupt:
         interrupted = True
     return OpsReport(torch, tuple(reports[name] for name in listed.names if name in reports), interrupted)

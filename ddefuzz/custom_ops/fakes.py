@@ -32,7 +32,7 @@ from ddefuzz.custom_ops.log import (
 from ddefuzz.custom_ops.model import CheckName
 from ddefuzz.custom_ops.variants import PLAIN, Variant, variants_of
 from ddefuzz.errors import InputError
-from ddefuzz.execute.metas import bind, number, tensors, unlike
+from ddefuzz.execute.metas import bind, matches, number, tensors, unlike
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 from ddefuzz.instrument.guards import watch
@@ -133,6 +133,11 @@ def _check_static(log: Log, call: Call, result: Any, made_of: Arguments) -> None
         log.wrong("accepts", "", why, call, frames=frames_of(error))
         return
     log.is_compared = True
+    for place, expected, value in _parts(claim, result, "result"):
+        if isinstance(expected, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in expected.shape):
+            why = f"the fake kernel gives sizes of an earlier call: {tuple(expected.shape)}"
+            log.wrong("sizes", place, why, call, fake=str(tuple(expected.shape)), real=argument_text(value))
+            return
     _compare(log, call, (claim, result), (fakes, made_of), {}, ())
 
 
@@ -298,6 +303,7 @@ def _compare(
         log.tried[check] += 1
     pairs = list(tensors((fakes.args, fakes.kwargs), (made_of.args, made_of.kwargs)))
     one_op = not log.op.is_composite
+    _compare_arguments(log, call, fakes, made_of, known)
     for place, expected, value in _parts(*results, "result"):
         found_in: list[tuple[CheckName, str]] = []
         if _kind(expected) != _kind(value):
@@ -314,6 +320,18 @@ def _compare(
             shown = _fake_text(expected, known)
             of_guards = frames if only and check in ("structure", "sizes", "layout") else ()
             log.wrong(check, place, only + why, call, fake=shown, real=argument_text(value), frames=of_guards)
+
+
+def _compare_arguments(log: Log, call: Call, fakes: Arguments, made_of: Arguments, known: Mapping[str, int]) -> None:
+    """Note arguments to which the real kernel gives other sizes, and the fake kernel does not."""
+    if not log.op.schema.is_mutable:
+        return
+    for name, claim, value in zip(made_of.named(log.op.parameters), fakes.leaves, made_of.leaves, strict=True):
+        if isinstance(claim, torch.Tensor) and isinstance(value, torch.Tensor):
+            shape = [number(size, known) for size in claim.shape]
+            if len(shape) != value.dim() or not matches(shape, value.shape):
+                why = f"after the call {name} has the sizes {tuple(value.shape)}, {tuple(shape)} after the fake kernel"
+                log.wrong("mutation", name, why, call)
 
 
 def _words(what: str, how: str) -> str:

@@ -105,7 +105,8 @@ def _point(log: Log, given: Arguments, move: Callable[[torch.Tensor], torch.Tens
             left = iter(floats)
             full = made.with_tensors(lambda one: next(left) if is_common_float(one) else one.clone())
             parts = leaves_of(log.op.call(full))
-            return [one for one in parts if isinstance(one, torch.Tensor) and is_common_float(one)]
+            dense = [one for one in parts if isinstance(one, torch.Tensor) and one.layout == torch.strided]
+            return [one for one in dense if is_common_float(one)]
 
         with torch.no_grad():
             returned = compute([leaf.clone() for leaf in leaves])

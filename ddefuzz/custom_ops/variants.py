@@ -17,7 +17,7 @@ from ddefuzz.custom_ops.arguments import Arguments, Call, Inputs, Sizes, copied,
 LAYOUTS: Final = ("as given", "transposed", "channels_last", "sliced")
 
 OTHER_DTYPES: Final = {
-    torch.float32: (torch.float64, torch.bfloat16, torch.float16, torch.int64),
+    torch.float32: (torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.complex64),
     torch.float64: (torch.float32, torch.float16),
     torch.float16: (torch.float32,),
     torch.bfloat16: (torch.float32,),
@@ -41,9 +41,28 @@ VALUES: Final[Mapping[str, Callable[[torch.Tensor], torch.Tensor]]] = MappingPro
 
 SHAPES: Final = ((4, 5), (5, 4), (5,), (2, 3, 8, 8), (3, 4, 5), ())
 DTYPES: Final = (torch.float32, torch.int64, torch.bool)
+OF_OPTIONAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
+    {
+        "Optional[bool]": (False, True),
+        "Optional[int]": (0, 1, 2),
+        "Optional[float]": (0.5, 2.0),
+        "Optional[ScalarType]": (torch.float64, torch.int32),
+    }
+)
+"""Values of parameters that are None."""
+
 MOST_TRIES: Final = 400
 OTHER_INTS: Final = (1, 2, 3, 0)
 LEFT_OUT: Final = object()
+
+
+class Like(NamedTuple):
+    """In place of an optional tensor that is None: a copy of the tensor of this number among the arguments."""
+
+    number: int
+
+    def __repr__(self) -> str:
+        return f"a copy of tensor {self.number}"
 
 
 class Variant(NamedTuple):
@@ -129,12 +148,18 @@ def options_of(inputs: Inputs, base: Arguments, schema: Any) -> Iterator[Variant
         is_given = place < len(base.args)
         value = base.args[place] if is_given else base.kwargs.get(parameter.name, parameter.default_value)
         if parameter.name not in of_sizes:
-            for other in _others(parameter.name, str(parameter.real_type), value):
+            for other in _others(parameter.name, str(parameter.real_type), value, len(base.tensors)):
                 yield Variant(option=(parameter.name, other), place=place if is_given else None)
 
 
-def _others(name: str, kind: str, value: Any) -> tuple[Any, ...]:
-    """Other values of a parameter. Only a dim may be negative."""
+def _others(name: str, kind: str, value: Any, count: int) -> tuple[Any, ...]:
+    """Other values of a parameter. Only a dim may be negative. `count` is the number of tensors among the arguments."""
+    if kind.startswith("Optional"):
+        if value is not None:
+            return (None, *_others(name, kind.removeprefix("Optional"), value, count))
+        if kind == "Optional[Tensor]":
+            return tuple(map(Like, range(min(count, MOST_ALONE))))
+        return OF_OPTIONAL.get(kind, ())
     if isinstance(value, bool):
         return (not value,)
     if isinstance(value, int) and "int" in kind.lower():
@@ -146,6 +171,8 @@ def _others(name: str, kind: str, value: Any) -> tuple[Any, ...]:
 
 
 def _with_option(given: Arguments, name: str, value: Any, place: int | None) -> Arguments:
+    if isinstance(value, Like):
+        value = given.tensors[value.number].detach().clone()
     if place is None:
         return Arguments(given.args, {**given.kwargs, name: value})
     return Arguments((*given.args[:place], value, *given.args[place + 1 :]), given.kwargs)

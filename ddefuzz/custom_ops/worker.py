@@ -144,9 +144,10 @@ def _kernel(op: Any) -> str:
 def _drawn(log: Log) -> list[object]:
     made = drawn_arguments(log.op.schema, log.op.takes)
     if made is None:
-        raise InputError(
-            f"{log.op.name}: found no arguments drawn from its schema that the real kernel takes, expected --examples"
-        )
+        lacking = "no arguments drawn from its schema that the real kernel takes"
+        if not torch_api.bound(torch_api.HAS_KERNEL)(log.op.name, "CPU"):
+            lacking = "no kernel for tensors of the CPU, on which arguments are drawn"
+        raise InputError(f"{log.op.name}: found {lacking}, expected --examples")
     log.notes["no example is given: the arguments are drawn from the schema"] = None
     return [made]
 

@@ -31,6 +31,7 @@ from ddefuzz.execute.comparison import (
 )
 from ddefuzz.execute.graphs import ASSERTION, GraphRun, input_symbols, marked_sizes, result_nodes, run_nodes
 from ddefuzz.execute.isolation import TransformsLeft
+from ddefuzz.execute.parallel import unequal_gradients
 from ddefuzz.execute.preparation import PreparedSubject, leaves_of
 from ddefuzz.execute.processes import all_processes, by_process, exchanged, has_uneven, own_tensors
 from ddefuzz.execute.protocol import (
@@ -224,7 +225,12 @@ def _in_all_processes(call: Call, at: _At, capture: Capture) -> tuple[str, Call]
     if refusal := expected.ended.error or captured.ended.error:
         return refusal, call
     judged = _judged(call, everywhere, changed, expected, captured)
-    return (judged.why, call) if judged.agreement == "incomparable" else ("", judged)
+    if judged.agreement == "incomparable":
+        return judged.why, call
+    unequal = unequal_gradients(at.subject.program(), everywhere.fresh) if judged.agreement == "same" else []
+    differences = tuple(Difference(*one) for one in unequal[:MOST_DIFFERENCES])
+    agreement = "differs" if differences else judged.agreement
+    return "", msgspec.structs.replace(judged, agreement=agreement, differences=(*judged.differences, *differences))
 
 
 def _tensors(fresh: PreparedSubject) -> tuple[Any, ...]:
@@ -392,12 +398,13 @@ def _run(
     try:
         with _state_kept(capture.module), nullcontext() if side == "captured" else ControlFlowInPython():
             value = compute(fresh)
-            order = order_of(at.size, backward=capture.backward)
+            order = 1 if at.everywhere else order_of(at.size, backward=capture.backward)
             if order:
                 journal.enter(side, at.size, gradient=True, eager=eager)
             leaves = tuple(leaves_of(fresh))
             with at.mode():
-                gradients = gradients_of(value, leaves, order) if order else ()
+                wanted = _tensors(fresh) if at.everywhere else leaves
+                gradients = gradients_of(value, wanted, order) if order else ()
     except MemoryError:  # not the subject's (see `observe`)
         raise
     except BaseException as error:  # noqa: BLE001 the subject is under test: that it raises is the observation

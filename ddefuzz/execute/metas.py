@@ -141,7 +141,8 @@ def unlike(claim: Any, value: Any, inputs: Any, known: Mapping[str, int], one_op
     elif claim is None and isinstance(value, torch.Tensor):
         yield Unlike("structure", "nothing, the value is a tensor")
     elif isinstance(value, (bool, int)) and number(claim, known) not in (None, int(value)):
-        yield Unlike("number", f"{claim} is {number(claim, known)}, the value is {int(value)}")
+        shown = f"{claim} is {number(claim, known)}" if isinstance(claim, torch.SymInt | torch.SymBool) else str(claim)
+        yield Unlike("number", f"{shown}, the value is {int(value)}")
 
 
 def unlike_tensors(

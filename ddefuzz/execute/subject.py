@@ -43,6 +43,7 @@ from ddefuzz.execute.preparation import (
 from ddefuzz.execute.protocol import CallableSubject, KeySubject, ProgramSubject, Subject
 from ddefuzz.files import is_file, real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
+from ddefuzz.instrument.recorder import modules_in
 from ddefuzz.internal import innermost_file, message_of
 from ddefuzz.ops import catalogue
 from ddefuzz.program.evaluate import made_before, materialize
@@ -79,6 +80,7 @@ def prepare_callable(subject: CallableSubject) -> PreparedSubject:
         seed()
         with interpreter_kept():
             where, spec, prepared = _from_module(module, subject)
+        _check_traceable(prepared.call, where.removesuffix("_unbacked"))
     if subject.static:
         return as_static(prepared)
     if subject.unbacked:
@@ -86,6 +88,20 @@ def prepare_callable(subject: CallableSubject) -> PreparedSubject:
     if spec is not None or not subject.path.endswith(SAVED):
         prepared = with_unbacked(prepared, {} if spec is None else spec, where)
     return as_backed(prepared) if subject.backed else prepared
+
+
+def _check_traceable(call: Callable[..., Any], where: str) -> None:
+    """Raise InputError for a module of FSDP2: no capture of a whole graph goes past its hooks (`torch._dynamo.disable`
+    in torch/distributed/fsdp/_fully_shard/_fsdp_common.py).
+    """
+    kind: Any = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", ())
+    for name, part in modules_in(call) if isinstance(call, torch.nn.Module) else ():
+        if issubclass(type(part), kind):
+            place = f" on its part {name}" if name else ""
+            raise InputError(
+                f"{where}: found fully_shard (FSDP2){place}, whose hooks torch does not trace at any size, "
+                "expected the module before fully_shard"
+            )
 
 
 def case_ids(path: str) -> tuple[str, ...]:

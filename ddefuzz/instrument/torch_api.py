@@ -302,6 +302,9 @@ LAZY_ZEROS = Api("torch:_efficientzerotensor", "makes a tensor that is zero with
 
 # Checking custom ops (custom_ops/).
 ALL_OPS = Api("torch._C:_dispatch_get_all_op_names", "the names of all ops, also of libraries", ())
+HAS_KERNEL = Api(
+    "torch._C:_dispatch_has_computed_kernel_for_dispatch_key", "whether an op has a kernel for a device", ()
+)
 CUSTOM_OP = Api("torch._library.custom_ops:CustomOpDef", "what `torch.library.custom_op` returns")
 AUTOGRAD_FALLBACK, OLD_AUTOGRAD_FALLBACK = (
     Api(f"torch._C:_{name}_autograd_fallback_mode", "what autograd does with an op that has no formula")
@@ -357,6 +360,7 @@ UPSTREAM_SKIP = Api(
 LOCAL_TENSOR_MODE = Api(
     "torch.distributed._local_tensor:LocalTensorMode", "runs DTensors for all processes at once, with their values"
 )
+RANK_MAP = Api("torch.distributed._local_tensor:rank_map", "makes a tensor of each process in that mode")
 NO_TORCH_FUNCTION = Api("torch._C:DisableTorchFunction", "calls a function without its torch function modes")
 OVERLOAD_PACKET = Api("torch._ops:OpOverloadPacket", "an aten op, whose text is its name")
 OVERLOAD = Api("torch._ops:OpOverload", "one overload of it")

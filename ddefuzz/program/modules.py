@@ -33,10 +33,13 @@ MODULE_METHODS: Final = frozenset({"eval"})
 MESH: Final = "torch.distributed.device_mesh.init_device_mesh"
 """Makes the mesh."""
 
+PARALLELIZE: Final = "torch.distributed.tensor.parallel.parallelize_module"
+"""Makes a module tensor-parallel. Its third argument is the plan."""
+
 CHANGES: Final = frozenset(
     {
         *(f"torch.nn.utils.parametrizations.{name}" for name in ("orthogonal", "spectral_norm", "weight_norm")),
-        "torch.distributed.tensor.parallel.parallelize_module",
+        PARALLELIZE,
     }
 )
 """Functions that change a module and return it."""

@@ -215,6 +215,11 @@ def counted(number: int, noun: str, several: str = "") -> str:
     return f"{number} {noun if number == 1 else several or f'{noun}s'}"
 
 
+def time_left(seconds: float) -> str:
+    """`about 3 min left`, `about 40 s left`."""
+    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+
+
 class Invocation(NamedTuple):
     """The words that start ddefuzz and Python, and the database's URL (without its password) if it has to be typed."""
 

@@ -35,7 +35,7 @@ from ddefuzz.ops.spec import OpSpec
 from ddefuzz.oracles import table
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.program.text import digest
-from ddefuzz.show.blocks import counted
+from ddefuzz.show.blocks import counted, time_left
 from ddefuzz.sweep.census import Census, Upstream, compared, rows_of, totals_of
 from ddefuzz.sweep.tasks import (
     Caps,
@@ -108,10 +108,8 @@ def matching(
     patterns = tuple(globs)
     for pattern in patterns:
         if not any(matches(op, pattern) for op in ops):
-            custom = f"; custom ops are checked by `ddefuzz check-op '{pattern}'`" if "::" in pattern else ""
             raise InputError(
                 f"--ops: found {pattern!r}, which names none of {len(ops)} {what}, expected a glob such as {example}"
-                f"{custom}"
             )
     return tuple(op for op in ops if not patterns or any(matches(op, pattern) for pattern in patterns))
 
@@ -160,8 +158,7 @@ class SweepProgress(msgspec.Struct, frozen=True):
 
 def progress_line(now: SweepProgress) -> str:
     """`120 of 700 ops (20 of them from before), 3 min left, …`. The time left is estimated from the time per op."""
-    seconds = now.seconds / max(now.done, 1) * now.left
-    left = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+    left = time_left(now.seconds / max(now.done, 1) * now.left)
     before = f" ({now.kept} from before)" if now.kept else ""
     done = now.done + now.kept
     return f"{done} of {done + now.left} ops{before}, {left}, {counted(now.findings, 'finding')}, {now.new} new"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -268,6 +269,75 @@ def _(x: Tensor) -> Tensor:
     return torch.empty_like(x)
 
 
+PLANS: dict[int, tuple[Any, ...]] = {}
+
+
+@custom_op("zoo::remembers", mutates_args=())
+def remembers(x: Tensor) -> Tensor:
+    """The fake kernel keeps the sizes of its first call."""
+    return x.reshape(x.shape[0], -1).clone()
+
+
+@remembers.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(PLANS.setdefault(x.dim(), (x.shape[0], x.shape[1] * x.shape[2])))
+
+
+@custom_op("zoo::one_more", mutates_args=())
+def one_more(x: Tensor, weight: Tensor | None = None) -> Tensor:
+    """The fake kernel is wrong with an optional tensor that no example has."""
+    return torch.zeros(x.shape[0] + (weight is not None))
+
+
+@one_more.register_fake
+def _(x: Tensor, weight: Tensor | None = None) -> Tensor:
+    return x.new_empty(x.shape[0], dtype=torch.float32)
+
+
+@custom_op("zoo::magnitude", mutates_args=())
+def magnitude(x: Tensor) -> Tensor:
+    """Wrong for complex numbers."""
+    return x.abs()
+
+
+@magnitude.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+@custom_op("zoo::share", mutates_args=())
+def share(x: Tensor) -> Tensor:
+    """Wrong where a product of floats is rounded down: for 100 rows."""
+    return x[: x.shape[0] * 29 // 100].clone()
+
+
+@share.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(math.floor(x.shape[0] * 0.29))
+
+
+@custom_op("zoo::resizes", mutates_args=("buffer",))
+def resizes(x: Tensor, buffer: Tensor) -> None:
+    """The fake kernel does not give the argument the new sizes."""
+    buffer.resize_(x.shape[0] * 2).fill_(1)
+
+
+@resizes.register_fake
+def _(x: Tensor, buffer: Tensor) -> None:
+    return None
+
+
+@custom_op("zoo::is_sparse", mutates_args=())
+def is_sparse(x: Tensor) -> Tensor:
+    """The real result is sparse."""
+    return x.to_sparse()
+
+
+@is_sparse.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
 @custom_op("zoo::without_fake", mutates_args=())
 def without_fake(x: Tensor) -> Tensor:
     """It has no fake kernel."""
@@ -295,5 +365,11 @@ EXAMPLES: dict[str, list[Any]] = {
     "zoo::batch_last": [(torch.arange(9.0).reshape(3, 3),)],
     "zoo::negated": [(ROWS,)],
     "zoo::crashes": [(ROWS[0].clone(),)],
+    "zoo::remembers": [lambda n, k: (torch.zeros(n, k, 2),)],
+    "zoo::one_more": [(torch.zeros(4),)],
+    "zoo::magnitude": [(torch.zeros(4),)],
+    "zoo::share": [lambda n: (torch.zeros(n),)],
+    "zoo::resizes": [(torch.zeros(3), torch.zeros(6))],
+    "zoo::is_sparse": [(torch.eye(3),)],
     "zoo::without_fake": [(ROWS,)],
 }

@@ -29,6 +29,12 @@ DEFECTS = {
     "guarding_backward": ("runs", "backward"),
     "batch_last": ("vmap", "x"),
     "negated": ("out", "zoo::negated.out"),
+    "remembers": ("sizes", "result"),
+    "one_more": ("sizes", "result"),
+    "magnitude": ("dtype", "result"),
+    "share": ("sizes", "result"),
+    "resizes": ("mutation", "buffer"),
+    "is_sparse": ("structure", "result"),
 }
 
 

@@ -166,7 +166,7 @@ OPTIONS = OpTask(Source(), "")
 
 def checked(pool: FakePool, store: Store | None = None, options: OpTask = OPTIONS) -> OpsReport:
     shared: Any = pool
-    return check_ops(shared, (), options, "2.13.0", store, lambda: False, lambda _text: None)
+    return check_ops(shared, (), options, "2.13.0", store, lambda: False, lambda _line, **_: None)
 
 
 def lost(phase: Phase) -> LostTask:

@@ -263,3 +263,47 @@ def test_leaves_of_a_registered_class_are_named_as_the_code_reads_them(tmp_path:
         assert prepared.unbacked == (UnbackedDim(1, 1, "cached"), UnbackedDim(2, 1, "cached"))
     seen = inputs_of(prepared).dim("L['cache']['value_cache'].size()[1]", None)
     assert seen == "dim 1 of cache.layers[0].values"
+
+
+SHARDED = """\
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+if not torch.distributed.is_initialized():
+    torch.distributed.init_process_group("fake", rank=0, world_size=4)
+
+def make(layer=False, **options):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    fully_shard(model[1] if layer else model, mesh=init_device_mesh("cpu", (4,)), **options)
+    return model
+
+def root():
+    return make(), (torch.ones(6, 4),)
+
+def part():
+    return make(layer=True), (torch.ones(6, 4),)
+"""
+
+
+@pytest.mark.parametrize(("name", "place"), [("root", ""), ("part", " on its part 1")])
+def test_a_module_of_fsdp2_is_refused_in_one_line(name: str, place: str, tmp_path: Path) -> None:
+    path = tmp_path / "sharded.py"
+    path.write_text(SHARDED)
+    with pytest.raises(InputError) as error:
+        prepare(CallableSubject(str(path), name=name))
+    assert str(error.value) == (
+        f"{path}:{name}: found fully_shard (FSDP2){place}, whose hooks torch does not trace at any size, "
+        "expected the module before fully_shard"
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"reshard_after_forward": False}])
+def test_torch_captures_no_module_of_fsdp2_at_static_sizes(options: dict[str, bool]) -> None:
+    """If this fails, they need not be refused any more."""
+    names: dict[str, Any] = {}
+    exec(SHARDED, names)
+    torch.compiler.reset()
+    compiled: Any = torch.compile(names["make"](**options), backend="eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"(?s)marked as skipped.*torch\._dynamo\.decorators"):
+        compiled(torch.ones(6, 4))
