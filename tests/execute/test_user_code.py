@@ -247,6 +247,7 @@ RANDOM = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", RANDOM.values(), ids=RANDOM)
 def test_every_run_begins_in_the_same_state(tmp_path: Path, text: str) -> None:
     path = tmp_path / "drawing.py"
