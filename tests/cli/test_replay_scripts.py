@@ -80,6 +80,7 @@ def test_only_what_fails_otherwise_fails(verdict: str, code: int, tmp_path: Path
 CALLING = f"print({CALLING_LINE!r}, file=sys.stderr, flush=True); "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "kind", "status", "reason"),
     [

@@ -129,6 +129,7 @@ ELSEWHERE = ExpectedFailure("by_python", {**IN_LOSS, "function": "torch/nn/funct
 OTHER_BRANCH = ExpectedFailure("by_python", {**IN_LOSS, "evaluated": "size_average is not None"}, PYTHON_INTERNAL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected", "seen"),
     [
@@ -187,6 +188,7 @@ def test_scripts_that_pass_or_cannot_be_judged(
     assert (found[2] or {}).get("exception") == exception
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", CAPTURES)
 @pytest.mark.parametrize("expected", [IN_CHUNK, DIFFERENT, ELSEWHERE], ids=lambda expected: str(expected.recognizer))
 def test_every_stage_has_a_script_that_compiles(stage: str, expected: ExpectedFailure) -> None:
@@ -225,6 +227,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "annotation", "shape"), VALUES)
 def test_the_script_makes_the_same_inputs(recipe: str, annotation: str, shape: str) -> None:
     text = f"""\
