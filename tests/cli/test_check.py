@@ -130,6 +130,7 @@ def test_an_error_that_is_not_about_data_says_so() -> None:
     assert "torch.export.register_dataclass" in done.stdout
 
 
+@pytest.mark.slow
 def test_dims_of_the_command_line_and_the_first_line() -> None:
     done = check(f"{SUBJECTS}:fine", "--stage", "export", "--unbacked", "x:0")
     assert done.returncode == 0

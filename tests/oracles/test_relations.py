@@ -182,6 +182,7 @@ def test_the_place_is_that_of_the_capture_that_fails(monkeypatch: pytest.MonkeyP
     assert measured.how.startswith("in aot, it is captured; with inputs in reverse order, it fails: internal-error at ")
 
 
+@pytest.mark.slow
 def test_both_programs_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     text, plant = FAULTS["under-dead-code"]
     plant(monkeypatch)

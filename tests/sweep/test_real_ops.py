@@ -103,6 +103,7 @@ def program(x0: Float32[Tensor, "4"]):
     assert shown == [["    t0 = torch.sort(x0)", "    return t0"]] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "outcome", "kind"),
     [("chunk", "fail", "dde"), ("cauchy", "fail", "unsupported"), ("flip", "ok", ""), ("zeros", "no-sample", "")],

@@ -28,6 +28,7 @@ def rows(op: str, *modes: Mode) -> dict[tuple[Mode, bool], SequenceCount]:
     return dict(zip([(mode, out) for mode in modes for out in (False, True)], found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(VERSION not in REFERENCE_COUNTS, reason="no figures are known for this torch")
 @pytest.mark.parametrize("op", REFERENCES)
 def test_the_reference_counts_come_out_again(op: str) -> None:
