@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 
+ROOT = Path(__file__).parents[1]
 INSTALLED = Path(torch.__file__).parent
 
 
@@ -32,8 +33,12 @@ def planted(folder: Path, version: str, *changes: Change) -> str:
         assert text.count(old) == 1, f"{file}: found {text.count(old)} times {old!r}, expected it once"
         (root / file).unlink()  # the link
         (root / file).write_text(text.replace(old, new))
-    python = folder / "python"
-    paths = os.pathsep.join([str(root.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return seeing(root.parent, folder / "python")
+
+
+def seeing(packages: Path, python: Path) -> str:
+    """The path of an interpreter, which is made, that sees the packages of a folder before all others; and `tests`."""
+    paths = os.pathsep.join([str(packages), str(ROOT)])
     python.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(paths)} exec {shlex.quote(sys.executable)} "$@"\n')
     python.chmod(0o755)
     return str(python)

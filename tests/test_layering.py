@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+from tests.trees import trees
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ddefuzz"
@@ -68,7 +71,10 @@ def module_of(path: Path) -> str:
 
 
 MODULES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {module: ast.parse(path.read_text()) for module, path in MODULES.items()}
+
+
+def by_module() -> dict[str, ast.Module]:
+    return {module_of(ROOT / path): tree for path, tree in trees("ddefuzz").items()}
 
 
 def package_of(module: str) -> str | None:
@@ -89,8 +95,10 @@ def imports(tree: ast.Module) -> Iterator[str]:
                     yield whole if whole in MODULES else module
 
 
-IMPORTS = {module: set(imports(tree)) if module != "ddefuzz" else set() for module, tree in TREES.items()}
-"""`ddefuzz` itself has public names that are imported when they are used."""
+@cache
+def imported() -> dict[str, set[str]]:
+    """What each module imports. `ddefuzz` itself has public names that are imported when they are used."""
+    return {module: set(imports(tree)) if module != "ddefuzz" else set() for module, tree in by_module().items()}
 
 
 def test_every_package_is_on_the_map() -> None:
@@ -104,7 +112,7 @@ def test_the_map_has_no_cycle() -> None:
 def test_packages_import_what_the_map_allows() -> None:
     wrong = [
         f"{module} imports {target}"
-        for module, targets in IMPORTS.items()
+        for module, targets in imported().items()
         for target in sorted(targets)
         if (package := package_of(module)) is not None
         and package_of(target) not in {None, package, *ALLOWED[package].split()}
@@ -113,7 +121,7 @@ def test_packages_import_what_the_map_allows() -> None:
 
 
 def test_the_map_has_no_arrow_too_many() -> None:
-    needed = {(package_of(module), package_of(target)) for module, targets in IMPORTS.items() for target in targets}
+    needed = {(package_of(module), package_of(target)) for module, targets in imported().items() for target in targets}
     assert not [
         f"{package} -> {other}"
         for package, allowed in ALLOWED.items()
@@ -124,7 +132,7 @@ def test_the_map_has_no_arrow_too_many() -> None:
 
 def test_modules_beside_the_packages_import_no_package() -> None:
     lower = [module for module in MODULES if package_of(module) is None and module not in {"ddefuzz", *TOPMOST}]
-    assert not [f"{module} imports {target}" for module in lower for target in IMPORTS[module] if package_of(target)]
+    assert not [f"{module} imports {target}" for module in lower for target in imported()[module] if package_of(target)]
 
 
 def test_the_documentation_has_the_map() -> None:
@@ -157,15 +165,15 @@ def test_the_documentation_lists_every_package() -> None:
 
 def test_no_module_is_in_an_import_cycle() -> None:
     settled: set[str] = set()
-    while ready := {module for module in IMPORTS if module not in settled and IMPORTS[module] - {module} <= settled}:
+    while ready := {at for at, targets in imported().items() if at not in settled and targets - {at} <= settled}:
         settled |= ready
-    assert set(IMPORTS) == settled
+    assert set(imported()) == settled
 
 
 def test_no_import_of_ours_hides_in_a_function() -> None:
     assert not [
         f"{module}: {ast.unparse(node)}"
-        for module, tree in TREES.items()
+        for module, tree in by_module().items()
         if package_of(module) not in HIDDEN_IMPORTS and module not in TOPMOST
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -181,7 +189,7 @@ def test_modules_stay_within_one_idea() -> None:
 
 
 def test_modules_say_their_purpose() -> None:
-    assert not [module for module, tree in TREES.items() if not ast.get_docstring(tree)]
+    assert not [module for module, tree in by_module().items() if not ast.get_docstring(tree)]
 
 
 def test_the_dashboard_parses_python_in_one_thread_at_a_time() -> None:
@@ -189,13 +197,13 @@ def test_the_dashboard_parses_python_in_one_thread_at_a_time() -> None:
     ahead = [module for module in MODULES if package_of(module) == "web"]
     while ahead:
         module = ahead.pop()
-        ahead += IMPORTS[module] - reached
-        reached |= {module, *IMPORTS[module]}
+        ahead += imported()[module] - reached
+        reached |= {module, *imported()[module]}
     assert "ddefuzz.findings.inventory" in reached
     excepted = {"ddefuzz.syntax", "ddefuzz.repro.by_python"}  # the second is text of scripts and runs only there
     assert not [
         f"{module}: {ast.unparse(node)}"
         for module in reached - excepted
-        for node in ast.walk(TREES[module])
+        for node in ast.walk(by_module()[module])
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "ast.parse"
     ]

@@ -7,13 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-
-TREES = {
-    path.relative_to(ROOT): ast.parse(path.read_text())
-    for folder in ("ddefuzz", "ci")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-}
+from tests.trees import trees
 
 VAGUE = {"one", "found", "said"}
 """Names of variables that are only for comprehensions and lambdas, where the line says what they hold."""
@@ -31,6 +25,10 @@ STORED = {"planted"}
 
 OF_TORCH = {"_Captured"}
 """A class whose name torch writes into graphs, so that another name changes the digests of programs."""
+
+
+def ours() -> dict[Path, ast.Module]:
+    return trees("ddefuzz") | trees("ci")
 
 
 def is_participle(name: str) -> bool:
@@ -59,13 +57,13 @@ def vague(node: ast.AST, *, inside: bool = False) -> Iterator[int]:
 
 
 def test_modules_are_named_by_what_they_hold() -> None:
-    assert not [str(path) for path in TREES if is_participle(path.stem) and path.stem not in STORED]
+    assert not [str(path) for path in ours() if is_participle(path.stem) and path.stem not in STORED]
 
 
 def test_records_are_named_by_what_they_hold() -> None:
     assert not [
         f"{path}:{node.lineno}: {node.name}"
-        for path, tree in TREES.items()
+        for path, tree in ours().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and not node.name.islower()
         if is_participle(node.name) and node.name not in OF_TORCH
@@ -73,4 +71,4 @@ def test_records_are_named_by_what_they_hold() -> None:
 
 
 def test_variables_say_what_they_hold() -> None:
-    assert not [f"{path}:{line}" for path, tree in TREES.items() for line in vague(tree)]
+    assert not [f"{path}:{line}" for path, tree in ours().items() for line in vague(tree)]

@@ -28,7 +28,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from multiprocessing import util
 from pathlib import Path
 from threading import Lock
@@ -60,12 +60,15 @@ def typed(
     keys: str = "",
     before: str = "",
     program: str = DDEFUZZ,
+    python: str = sys.executable,
     timeout: float = SECONDS,
 ) -> subprocess.CompletedProcess[str]:
     """What `ddefuzz WORDS` does in a folder, when `keys` are its stdin.
 
     Variables of ddefuzz and of CI are not inherited. `before` is executed in the process of the command, before the
-    command. `program` may be `BENCH`. Raises `subprocess.TimeoutExpired` after killing what takes too long.
+    command. `program` may be `BENCH`. `python` may be another interpreter, which sees other packages and `tests`: its
+    commands are forks of a process of its own, until `end`. Raises `subprocess.TimeoutExpired` after killing what takes
+    too long.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("DDEFUZZ_", "GITHUB_"))}
     if (environment or {}).get(_PATH, str(ROOT)) != str(ROOT):
@@ -74,7 +77,7 @@ def typed(
     task = {
         "words": line,
         "folder": str(folder),
-        "environment": {_PATH: str(ROOT), **inherited, **(environment or {})},
+        "environment": inherited | dict(environment or {}),
         "before": before,
         "seconds": timeout,
     }
@@ -82,7 +85,9 @@ def typed(
         given.write(keys.encode())
         given.seek(0)
         with _LOCK:
-            requests = _server().requests
+            if python not in _SERVERS:
+                _SERVERS[python] = Server(python)
+            requests = _SERVERS[python].requests
             socket.send_fds(requests, [json.dumps(task).encode()], [file.fileno() for file in (given, output, errors)])
             answer = requests.recv(_MOST_BYTES)
         code = json.loads(answer) if answer else None
@@ -99,23 +104,28 @@ def _text(file: BinaryIO) -> str:
 class Server:
     """The process that forks, and our end of the socket by which it gets tasks. It ends when this process does."""
 
-    def __init__(self) -> None:
+    def __init__(self, python: str) -> None:
         self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tests.typed", str(theirs.fileno())],
+                [python, "-P", "-m", "tests.typed", str(theirs.fileno())],
                 env={**os.environ, _PATH: str(ROOT), "PYTHONHASHSEED": "0"},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
-        atexit.register(self._end)
+        atexit.register(self.end)
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self.requests.close()
         self._process.wait()
 
 
-_server: Final = cache(Server)
+_SERVERS: Final[dict[str, Server]] = {}
+
+
+def end(python: str) -> None:
+    """End the process of which the commands of another Python are forks: it keeps a torch in memory."""
+    _SERVERS.pop(python).end()
 
 
 def serve(requests: socket.socket) -> None:
@@ -178,7 +188,7 @@ def _run(task: dict[str, Any], files: Sequence[int]) -> None:
         os.dup2(file, number)
         os.close(file)
     program, *words = task["words"]
-    _enter(task["folder"], task["environment"])
+    _enter(task["folder"], task["environment"] | {_PATH: os.environ[_PATH]})
     sys.path.insert(0, task["folder"])
     sys.modules["__main__"] = ModuleType("__main__")
     vars(subprocess)["Popen"] = Popen
@@ -225,6 +235,9 @@ class Popen(subprocess.Popen[Any]):
 def _instead(words: Sequence[str], environment: Mapping[str, str]) -> None:
     os.closerange(3, 4_096)  # by one of them the parent is told that the program has been started
     _enter(Path.cwd(), environment)
+    # What the parent has not written yet, and where it is in its files, are not ours.
+    sys.stdout = open(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding=sys.stderr.encoding, errors=sys.stderr.errors, buffering=1, closefd=False)  # noqa: SIM115
     _leave(_code_of(_begin, DDEFUZZ, words))
 
 
@@ -279,7 +292,8 @@ def preload() -> None:
     for name in ("ddefuzz.execute.preload", "ddefuzz.execute.preload_samples"):
         importlib.import_module(name)
     for package in ("cli", "campaign", "findings"):
-        for module in pkgutil.iter_modules([str(ROOT / "ddefuzz" / package)], f"ddefuzz.{package}."):
+        folders = importlib.import_module(f"ddefuzz.{package}").__path__
+        for module in pkgutil.iter_modules(folders, f"ddefuzz.{package}."):
             importlib.import_module(module.name)
     gc.collect()
     gc.freeze()

@@ -11,7 +11,7 @@ import pytest
 
 from ci.bench import mutants
 from ci.bench.mutants import SAMPLE, Case, MutantResult, draw, in_turn, names, read_sample, result_of, view, written
-from ci.bench.mutation import RULES, Mutant, mutants_in
+from ci.bench.mutation import RULES, Mutant, area_of, mutants_in
 from ddefuzz.campaign.tasks import CaseResult, CaseTask
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import Failure
@@ -24,6 +24,15 @@ from ddefuzz.generate.profiles import Again
 from tests.bench.typed_bench import bench, text_of
 
 REFS = "torch/_refs/__init__.py"
+FEW = {
+    "torch/_decomp/decompositions.py",
+    "torch/_inductor/codegen/common.py",
+    "torch/_inductor/lowering.py",
+    "torch/_prims/__init__.py",
+    "torch/_functorch/_aot_autograd/runtime_wrappers.py",
+}
+"""Files with mutants of every class."""
+
 ROLL = Mutant("swapped operands", REFS, "roll", 0, "roll", 10, 10)
 START = MutantResult(mutant=ROLL, diff="-a\n+b", limit=60, campaign="a campaign", reachers=3)
 
@@ -102,10 +111,12 @@ def test_unlike_cases_come_in_turn() -> None:
 def test_a_sample_is_drawn_by_the_seed_one_mutant_a_function_and_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    files = {file: area for file, area in area_of().items() if file in FEW}
+    monkeypatch.setattr(mutants, "area_of", lambda: files)
     monkeypatch.setattr(mutants, "mutants_in", cache(lambda file: tuple(mutants_in(file))))
-    drawn = draw(frozenset(), 30, 3)
-    assert drawn == draw(frozenset(), 30, 3) != draw(frozenset(), 30, 4)
-    assert len({(one.file, one.function) for one in drawn}) == len(drawn) == 30
+    drawn = draw(frozenset(), 20, 3)
+    assert drawn == draw(frozenset(), 20, 3) != draw(frozenset(), 20, 4)
+    assert len({(one.file, one.function) for one in drawn}) == len(drawn) == 20
     assert {one.rule for one in drawn} == set(RULES)
     (path := tmp_path / "sample.tsv").write_text("# seed 3\n" + written(drawn, {drawn[0].name: "a reason"}))
     assert read_sample(path) == [(drawn[0], "a reason"), *((one, "") for one in drawn[1:])]
@@ -130,17 +141,28 @@ def test_rates_leave_out_equivalent_mutants() -> None:
     assert "50%" in shown and "100%" in shown and "Missed: 1" in shown
 
 
+SMALL = """
+from ci.bench import mutants, mutation
+from tests.in_process import InProcess
+
+mutation.AREAS = {"prims": ("torch/_prims/", "torch/_prims_common/")}
+mutants.Pool = InProcess
+"""
+"""Statements are counted in fewer files, in one process: in all files of torch, each process would take 7 CPU seconds
+to number them.
+"""
+
+
 @pytest.mark.slow
 def test_mutants_are_run_on_the_cases_of_a_campaign_and_kept(tmp_path: Path) -> None:
-    wanted = {("guard added", "canonicalize_dim"), ("guard added", "_broadcast_in_dim_meta"), ("guard added", "matmul")}
-    files = ("torch/_prims/__init__.py", "torch/_decomp/decompositions.py")
-    chosen = [one for file in files for one in mutants_in(file) if (one.rule, one.function) in wanted][:1]
-    (tmp_path / "sample.tsv").write_text(written(chosen))
-    words = ("mutants", "--budget", "4cpu", "--cpu", "2", "--sample", "sample.tsv", "--keep", "kept", "-j", "1")
-    first = bench(*words, "--format", "json", folder=tmp_path)
+    wanted = ("guard added", "_broadcast_in_dim_meta")
+    chosen = next(one for one in mutants_in("torch/_prims/__init__.py") if (one.rule, one.function) == wanted)
+    (tmp_path / "sample.tsv").write_text(written([chosen]))
+    words = ("mutants", "--budget", "2cpu", "--cpu", "1", "--sample", "sample.tsv", "--keep", "kept", "-j", "1")
+    first = bench(*words, "--stage", "export", "--format", "json", folder=tmp_path, before=SMALL)
     assert first.returncode == 0, first.stderr
     record = json.loads(first.stdout)
-    assert [one["mutant"]["function"] for one in record["mutants"]] == [one.function for one in chosen]
-    assert record["cpu_seconds"] >= 4 and not record["interrupted"]
-    again = bench(*words, "--format", "json", folder=tmp_path)
+    assert [one["mutant"]["function"] for one in record["mutants"]] == [chosen.function]
+    assert record["cpu_seconds"] >= 2 and not record["interrupted"]
+    again = bench(*words, "--stage", "export", "--format", "json", folder=tmp_path, before=SMALL)
     assert json.loads(again.stdout) == record

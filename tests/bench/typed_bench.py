@@ -14,9 +14,9 @@ from ddefuzz.show.terminal import terminal
 from tests.typed import BENCH, typed
 
 
-def bench(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def bench(*words: str, folder: Path, before: str = "") -> subprocess.CompletedProcess[str]:
     """What `python ci/bench WORDS` does in a folder, at 80 columns."""
-    return typed(*words, folder=folder, environment={"COLUMNS": "80"}, program=BENCH)
+    return typed(*words, folder=folder, environment={"COLUMNS": "80"}, before=before, program=BENCH)
 
 
 def invoked(*words: str, code: int = EXIT_OK) -> str:

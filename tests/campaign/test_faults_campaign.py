@@ -108,9 +108,14 @@ MOMENTS: dict[str, Callable[[int, Path], bool]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize(
-    "signals", [(signal.SIGKILL,), (signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)]
+    ("moment", "signals"),
+    [
+        ("starting", (signal.SIGKILL,)),
+        ("capturing", (signal.SIGKILL,)),
+        ("capturing", (signal.SIGTERM, signal.SIGTERM)),
+        ("minimizing", (signal.SIGINT, signal.SIGINT)),
+    ],
 )
 def test_a_campaign_that_is_ended_leaves_no_semaphore(
     tmp_path: Path, moment: str, signals: tuple[signal.Signals, ...]

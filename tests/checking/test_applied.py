@@ -48,6 +48,7 @@ def tried(path: Path, changed: Path, after: str, *, may_refuse: bool = False) ->
     return try_change(Candidate(CallableSubject(str(path), name="model"), (), files, may_refuse=may_refuse))
 
 
+@pytest.mark.slow
 def test_a_change_of_a_file_beside_it_reaches_a_closure(model: Path) -> None:
     (helper,) = model.parent.glob("helper*.py")
     before = dict(sys.modules)
@@ -59,6 +60,7 @@ def test_a_change_of_a_file_beside_it_reaches_a_closure(model: Path) -> None:
     assert sys.modules[helper.stem] is before.get(helper.stem, sys.modules[helper.stem])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

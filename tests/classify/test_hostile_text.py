@@ -30,6 +30,7 @@ DEEP = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", DEEP.values(), ids=DEEP)
 @pytest.mark.parametrize("kind", ["dde", "internal-error", "unsupported"])
 def test_code_that_python_does_not_parse_is_its_own_anchor(kind: str, code: str) -> None:

@@ -130,6 +130,7 @@ def test_an_error_that_is_not_about_data_says_so() -> None:
     assert "torch.export.register_dataclass" in done.stdout
 
 
+@pytest.mark.slow
 def test_dims_of_the_command_line_and_the_first_line() -> None:
     done = check(f"{SUBJECTS}:fine", "--stage", "export", "--unbacked", "x:0")
     assert done.returncode == 0
@@ -139,6 +140,7 @@ def test_dims_of_the_command_line_and_the_first_line() -> None:
     assert "--unbacked: found argument 'y' to make unbacked, expected one of x" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_lost_message_does_not_make_a_captured_program_wrong() -> None:
     done = check(f"{SUBJECTS}:counted", "--stage", "export")
     unfolded = " ".join(done.stdout.split())
@@ -246,6 +248,7 @@ def test_a_program_is_called_at_the_sizes_that_are_given(tmp_path: Path) -> None
     assert (refused.returncode, refused.stderr) == (2, "ddefuzz: --sizes: found 'u1', expected some of u0\n")
 
 
+@pytest.mark.slow
 def test_a_file_with_an_empty_list_among_others_is_left_out(tmp_path: Path) -> None:
     empty, good = tmp_path / "empty.py", tmp_path / "good.py"
     empty.write_text("CASES = []\n")

@@ -57,6 +57,7 @@ def test_init_writes_what_a_repository_needs(tmp_path: Path) -> None:
     assert catalogue.parse((tmp_path / "corpora/smoke/relu.py").read_text(), "relu.py").expect
 
 
+@pytest.mark.slow
 def test_the_baseline_has_the_findings_of_the_source_tree() -> None:
     """After a change of findings/: python ci/baseline.py."""
     root = Path(__file__).parents[2]

@@ -195,6 +195,7 @@ def test_a_working_folder_that_is_gone_is_one_line(words: list[str], tmp_path: P
     assert line.startswith("ddefuzz: the working folder has been removed, expected it to stay")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(url: str, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

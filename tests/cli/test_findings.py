@@ -598,6 +598,7 @@ def test_a_screen_that_was_not_compared_has_no_verdict(url: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_reading_findings_never_imports_torch(url: str) -> None:
     program = (
         "import sys; from ddefuzz.cli.findings import command\n"

@@ -76,6 +76,7 @@ def test_only_what_does_not_show_runs_again_in_new_processes(tmp_path: Path, fin
     assert ran(python) == [DIFF, ROLL, *[f"{DIFF} cold"] * 3]
 
 
+@pytest.mark.slow
 def test_kept_results_are_not_run_again(tmp_path: Path, findings: Path) -> None:
     old, new = interpreter(tmp_path, "2.13.0"), interpreter(tmp_path, "2.15.0", diff="passes")
     db = ("--db", f"sqlite:///{tmp_path}/kept.db", "-j", "1")
@@ -233,6 +234,7 @@ def test_an_interpreter_without_torch_is_said(findings: Path, typed: str, said: 
         run(str(findings), "--python", typed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_an_interruption_stops_runs_again(tmp_path: Path, findings: Path, number: signal.Signals) -> None:
     """The first finding has its result, the second one is running."""
@@ -255,6 +257,7 @@ def test_what_an_interruption_stops_runs_again(tmp_path: Path, findings: Path, n
     assert [json.loads(line)["cells"]["2.13.0"]["status"] for line in ended.stdout.splitlines()] == ["fails", "fails"]
 
 
+@pytest.mark.slow
 def test_a_finding_that_is_gone_closes_and_opens_again(tmp_path: Path, findings: Path) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
     with Database.open(url) as database:
@@ -295,6 +298,7 @@ def test_closing_needs_a_database(tmp_path: Path, findings: Path) -> None:
         run(str(findings), "--python", interpreter(tmp_path, "2.13.0"), "--close")
 
 
+@pytest.mark.slow
 def test_bisect_runs_the_script_under_some_of_the_versions(tmp_path: Path, findings: Path) -> None:
     url = f"sqlite:///{tmp_path}/ddefuzz.db"
     with Database.open(url) as database:
@@ -318,6 +322,7 @@ def test_an_interpreter_that_does_not_answer_is_said(tmp_path: Path, monkeypatch
         run(str(tmp_path), "--python", str(python))
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_breaks_hides_no_other(tmp_path: Path, findings: Path) -> None:
     good, bad = interpreter(tmp_path, "2.6.0"), tmp_path / "python-bad"
     bad.write_text(CASES.format(python=sys.executable, replay="sys.exit('no space')"))

@@ -206,6 +206,7 @@ def test_init_replaces_files_with_force_and_keeps_others(tmp_path: Path) -> None
     assert (tmp_path / "findings" / "notes").read_text() == "mine"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["loop", "long"])
 @pytest.mark.parametrize(
     "words",

@@ -68,6 +68,7 @@ def test_rows_and_counts_of_two_scripts(tmp_path: Path) -> None:
     assert "2 scripts: 1 shows, 1 fails otherwise" in result.stderr.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verdict", "code"), [("shows", 0), ("passes", 0), ("not judged", 0), ("fails otherwise", 1)])
 def test_only_what_fails_otherwise_fails(verdict: str, code: int, tmp_path: Path) -> None:
     body = f"print(json.dumps({{**says, 'verdict': {verdict!r}}}))"
@@ -80,6 +81,7 @@ def test_only_what_fails_otherwise_fails(verdict: str, code: int, tmp_path: Path
 CALLING = f"print({CALLING_LINE!r}, file=sys.stderr, flush=True); "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "kind", "status", "reason"),
     [

@@ -34,6 +34,7 @@ def ended(tmp_path: Path, redirection: str, *words: str) -> subprocess.Completed
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
 @pytest.mark.parametrize("words", [("--help",), ("run", "--help")])
 def test_a_full_disk_under_stdout_is_one_line(tmp_path: Path, words: tuple[str, ...]) -> None:
@@ -42,6 +43,7 @@ def test_a_full_disk_under_stdout_is_one_line(tmp_path: Path, words: tuple[str, 
     assert done.stderr == "ddefuzz: cannot go on: No space left on device, expected a disk with free space\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
 def test_an_error_that_cannot_be_said_keeps_its_exit_code(tmp_path: Path) -> None:
     assert ended(tmp_path, "2>/dev/full", "findings", "list", "--db", "nonesuch://x").returncode == EXIT_UNSUPPORTED
@@ -71,6 +73,7 @@ def test_a_closed_stdout_is_one_line_before_anything_starts(tmp_path: Path) -> N
     assert not database.exists()
 
 
+@pytest.mark.slow
 def test_a_closed_stderr_takes_no_file_for_itself(tmp_path: Path) -> None:
     assert ended(tmp_path, "2>&-", "findings", "list", "--db", "nonesuch://x").returncode == EXIT_UNSUPPORTED
 

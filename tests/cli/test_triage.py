@@ -146,6 +146,7 @@ def test_a_screen_that_is_too_high_has_parts(url: str) -> None:
     assert parts_of(whole, 100) == [whole.rstrip("\n") + "\n"]
 
 
+@pytest.mark.slow
 def test_the_space_bar_shows_the_next_part(url: str, terminal: int) -> None:
     termios.tcsetwinsize(terminal, (24, 80))
     seen = b""
@@ -166,6 +167,7 @@ def test_the_space_bar_shows_the_next_part(url: str, terminal: int) -> None:
     assert b"0 findings decided, 2 left" in seen
 
 
+@pytest.mark.slow
 def test_on_a_terminal_a_key_needs_no_newline(url: str, terminal: int) -> None:
     seen = b""
     for key, until in ((b"t", b"quit"), (b"b", b"quit"), (b"q", b"no more findings"), (b"", b"0 left")):

@@ -16,7 +16,9 @@ from ruamel.yaml import YAML
 
 from ddefuzz.cli.init import TORCHES, contents
 from ddefuzz.cli.settings import KEYS
+from tests.planted_torch import seeing
 from tests.show.test_formats import checked_sarif, code_scanning
+from tests.typed import end, typed
 
 ROOT = Path(__file__).parents[2]
 GITHUB, GITLAB = ".github/workflows/ddefuzz.yml", ".gitlab-ci.yml"
@@ -78,23 +80,17 @@ model_args = (torch.tensor([1.0, -1.0, 2.0]),)
 
 
 class Machine:
-    """A checkout of the repository on a machine that has the wheel."""
+    """A checkout of the repository on a machine whose Python has the wheel."""
 
-    def __init__(self, folder: Path, wheel: Path) -> None:
-        self.folder = folder
-        here = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and Path(path) != ROOT]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DDEFUZZ_", "GITHUB_"))}
-        self.env = kept | {
-            "PYTHONPATH": os.pathsep.join([str(wheel), *here]),
-            "PATH": os.pathsep.join([str(wheel / "bin"), os.environ["PATH"]]),
-            "DDEFUZZ_STAGE": "export",
-        }
+    def __init__(self, folder: Path, python: str) -> None:
+        self.folder, self.python = folder, python
 
     def types(self, command: str, **more: str) -> subprocess.CompletedProcess[str]:
-        words = ["bash", "-e", "-o", "pipefail", "-c", command]
-        return subprocess.run(
-            words, cwd=self.folder, env=self.env | more, capture_output=True, text=True, check=False, timeout=600
-        )
+        """What a command does that begins with `ddefuzz`. The shell makes words of it."""
+        shell = ["bash", "-c", f"printf '%s\\0' {command}"]
+        made = subprocess.run(shell, cwd=self.folder, capture_output=True, text=True, check=True).stdout
+        _, *words = made.removesuffix("\0").split("\0")
+        return typed(*words, folder=self.folder, environment={"DDEFUZZ_STAGE": "export", **more}, python=self.python)
 
     def commits(self, message: str) -> None:
         """Commit all files; also a commit without a change."""
@@ -128,8 +124,8 @@ def versions_job(machine: Machine, job: dict[str, Any]) -> None:
     other.parent.mkdir(parents=True)
     other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
-    (typed,) = commands(job)
-    compared = machine.types(typed.replace("${{ matrix.torch }}", "other"))
+    (line,) = commands(job)
+    compared = machine.types(line.replace("${{ matrix.torch }}", "other"))
     assert compared.returncode == 0, compared.stderr
     assert machine.reports("versions") == REPORTS
     rows = [
@@ -144,29 +140,31 @@ def versions_job(machine: Machine, job: dict[str, Any]) -> None:
 @pytest.mark.timeout(900)
 def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:  # noqa: PLR0915 one week, one story
     wheel = install(tmp_path)
-    first = Machine(tmp_path / "pull-request", wheel)
+    python = seeing(wheel, tmp_path / "python")
+    first = Machine(tmp_path / "pull-request", python)
     subprocess.run(["git", "init", "-q", str(first.folder)], check=True)
-    assert first.types("ddefuzz init --no-baseline").returncode == 0
-    where = first.types("python -c 'import ddefuzz; print(ddefuzz.__file__)'")
-    assert Path(where.stdout.strip()).is_relative_to(wheel)
-    shards = [Machine(tmp_path / f"shard{number}", wheel) for number in (1, 2)]
-    last = Machine(tmp_path / "merge", wheel)
+    alone = os.environ | {"PYTHONPATH": str(wheel)}
+    subprocess.run([wheel / "bin" / "ddefuzz", "init", "--no-baseline"], cwd=first.folder, env=alone, check=True)
+    where = subprocess.check_output([python, "-P", "-c", "import ddefuzz; print(ddefuzz.__file__)"], text=True)
+    assert Path(where.strip()).is_relative_to(wheel)
+    shards = [Machine(tmp_path / f"shard{number}", python) for number in (1, 2)]
+    last = Machine(tmp_path / "merge", python)
     for machine in (*shards, last):
         shutil.copytree(first.folder, machine.folder)
     jobs = YAML(typ="safe").load((first.folder / GITHUB).read_text())["jobs"]
 
     # Pull request: green without models, red with one that does not export.
-    (typed,) = commands(jobs["pull-request"])
+    (line,) = commands(jobs["pull-request"])
     first.commits("the main branch")
     first.commits("a pull request")
-    green = first.types(typed)
+    green = first.types(line)
     assert green.returncode == 0, green.stderr
     assert first.reports("replay") == REPORTS
     settings = first.folder / "ddefuzz.toml"
     settings.write_text(settings.read_text().replace("# check.targets", 'check.targets = ["model.py:model"] #'))
     (first.folder / "model.py").write_text(MODEL)
     first.commits("a model")
-    red = first.types(typed)
+    red = first.types(line)
     assert red.returncode == 1, red.stderr
     assert first.reports("models") == REPORTS
     assert "+    torch._check(" in (first.folder / "ddefuzz-report" / "comment.md").read_text()
@@ -175,10 +173,10 @@ def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:  # n
     settings.write_text(settings.read_text().replace("check.targets", "# check.targets"))
 
     # Fuzzing: red by findings that nobody knows.
-    (typed,) = commands(jobs["fuzz"])
+    (line,) = commands(jobs["fuzz"])
     summary = tmp_path / "summary.md"
     on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary), "DDEFUZZ_BUDGET": "12x"}
-    red = first.types(typed, **on_github)
+    red = first.types(line, **on_github)
     assert red.returncode == 1, red.stderr
     assert "run exit 1" in red.stderr
     assert first.reports("run") == REPORTS
@@ -187,9 +185,9 @@ def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:  # n
     assert first.types("ddefuzz findings merge ddefuzz-report/fuzz.db").returncode == 0
 
     # Night: two shards on machines of their own, then their databases as one.
-    (typed,) = commands(jobs["batch"])
+    (line,) = commands(jobs["batch"])
     for number, machine in enumerate(shards, 1):
-        ran = machine.types(typed.replace("${{ matrix.shard }}", str(number)), DDEFUZZ_BUDGET="6x")
+        ran = machine.types(line.replace("${{ matrix.shard }}", str(number)), DDEFUZZ_BUDGET="6x")
         new = json.loads((machine.folder / "ddefuzz-report" / "run.sarif").read_text())["runs"][0]["results"]
         assert ran.returncode == (1 if new else 0), ran.stderr  # the seed is the date
         uploaded = last.folder / "shards" / f"ddefuzz-batch-{number}" / ".ddefuzz"
@@ -207,9 +205,10 @@ def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:  # n
     failing = smoke.read_text().replace("ok", "dde at at::native::chunk").replace("torch.relu(x)", "torch.chunk(x, 2)")
     for name in ("chunk.py", "other_process.py"):
         smoke.with_name(name).write_text(failing)
-    (typed,) = commands(jobs["prune"])
-    pruned = first.types(typed)
+    (line,) = commands(jobs["prune"])
+    pruned = first.types(line)
     assert pruned.returncode == 0, pruned.stderr
     assert len(list((first.folder / "corpora").rglob("*.py"))) == 2
     assert first.reports("prune") == {"md", "json"}
     versions_job(first, jobs["versions"])
+    end(python)

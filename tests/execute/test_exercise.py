@@ -433,8 +433,8 @@ def program(x: Float32[Tensor, "u0=8 4"]):
     ("text", "at"),
     [
         (PLACED, "result[0]['process 2']"),
-        (GRADIENTS, "gradient 0['process 2']"),
-        (PARALLEL, "result['process 2']"),
+        pytest.param(GRADIENTS, "gradient 0['process 2']", marks=pytest.mark.slow),
+        pytest.param(PARALLEL, "result['process 2']", marks=pytest.mark.slow),
     ],
     ids=["results", "gradients", "modules"],
 )

@@ -30,6 +30,7 @@ def test_a_folder_that_is_not_there_has_no_entries(tmp_path: Path) -> None:
     assert list(entries(tmp_path / "nothing")) == []
 
 
+@pytest.mark.slow
 @settings(deadline=None, database=None, derandomize=True)
 @given(st.text(max_size=40), st.binary(max_size=40).filter(lambda tail: b"\n" not in tail))
 def test_a_torn_last_line_is_passed_over(tmp_path_factory: object, program: str, tail: bytes) -> None:

@@ -281,6 +281,7 @@ example_args = (torch.ones(3, requires_grad=True),)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cold", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "outcome", "reason"),

@@ -89,6 +89,7 @@ leaves_args = fine_args = lambda: (torch.ones(3, requires_grad=True),)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", LEFT)
 def test_modes_that_code_leaves_on_are_left(tmp_path: Path, left: str) -> None:
     path = tmp_path / "leaves.py"

@@ -54,6 +54,7 @@ gradient_args = fake_args = (torch.randn(3),)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [stage for stage in CHEAP_TO_CALL if stage not in RETRACES])
 @pytest.mark.parametrize("name", ["gradient", "fake", "two"])
 def test_a_constant_that_cannot_be_read_is_like_no_other(tmp_path: Path, name: str, stage: Stage) -> None:

@@ -195,6 +195,7 @@ def test_relative_imports_and_modules_by_name(tmp_path: Path, monkeypatch: pytes
         prepare(CallableSubject("own_package.none", "f"))
 
 
+@pytest.mark.slow
 def test_a_saved_program_has_its_own_arguments_and_dynamic_dims(tmp_path: Path) -> None:
     class Twice(torch.nn.Module):
         def forward(self, x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
@@ -247,6 +248,7 @@ RANDOM = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", RANDOM.values(), ids=RANDOM)
 def test_every_run_begins_in_the_same_state(tmp_path: Path, text: str) -> None:
     path = tmp_path / "drawing.py"

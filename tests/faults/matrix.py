@@ -278,14 +278,14 @@ def drawn(all_: tuple[Cell, ...]) -> tuple[Cell, ...]:
 
 
 def one_command_each(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    """A cell of each fault, of one of the cheapest commands: those without workers, else those without a database."""
+    """A cell of each fault, of a cheap command: one without workers, else the first without a database."""
     by_fault: dict[str, list[Cell]] = {}
     for cell in cells:
         by_fault.setdefault(cell.fault.name, []).append(cell)
     chosen: list[Cell] = []
     for of_fault in by_fault.values():
         cheapest = [cell for cell in of_fault if not cell.command.has_workers]
-        cheapest = cheapest or [cell for cell in of_fault if not cell.command.has_database]
+        cheapest = cheapest or [cell for cell in of_fault if not cell.command.has_database][:1]
         number = sum(cell.command.has_workers == cheapest[0].command.has_workers for cell in chosen)
         chosen.append(cheapest[number % len(cheapest)])
     return tuple(chosen)

@@ -304,6 +304,7 @@ def begun(database: Database, when: datetime) -> int:
     return database.start_campaign(profile="captures", seed=7, generator="1", options={}, when=when)
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_a_campaign_that_has_ended_does_not_grow(database: Database) -> None:
     """Its counts and sightings stay. Those over time are thinned, and the results of its cases are deleted."""
     with database.transaction():
@@ -383,6 +384,7 @@ def test_what_is_put_is_what_is_got(found: tuple[Finding, ...]) -> None:
 one_id = findings((CHUNK,), sequences=1)
 
 
+@pytest.mark.slow
 @PROPERTY
 @given(one_id, one_id, one_id)
 def test_merging_does_not_depend_on_order(a: Finding, b: Finding, c: Finding) -> None:

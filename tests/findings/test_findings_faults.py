@@ -70,6 +70,7 @@ def run(program: str, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("when", "survivors"), [("after", {CHUNK.key, ROLL.key}), ("inside", {CHUNK.key})])
 def test_what_is_recorded_survives_kill_9(tmp_path: Path, when: str, survivors: set[str]) -> None:
     path = tmp_path / "ddefuzz.db"
@@ -78,6 +79,7 @@ def test_what_is_recorded_survives_kill_9(tmp_path: Path, when: str, survivors: 
         assert {finding.id for finding in database.findings()} == survivors
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "ddefuzz.db"
     result = run(FILL, url(path))

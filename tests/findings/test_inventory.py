@@ -161,6 +161,7 @@ def test_every_call_is_in_the_source_where_it_says(real: Inventory) -> None:
     assert [call for call in real.calls if call.call not in at(call)] == []
 
 
+@pytest.mark.slow
 def test_torch_is_not_imported() -> None:
     code = "import sys; from ddefuzz.findings.inventory import installed; installed(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -114,6 +114,7 @@ def test_a_kept_case_reaches_its_sites(case: str, stage: Stage, torch_calls: Inv
     assert set(wanted) <= calls_reached(torch_calls, CallableSubject(MODULE, case=case), stage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", EXPECTED)
 def test_eager_accepts_a_kept_case(case: str) -> None:
     assert observe(Run(CallableSubject(MODULE, case=case), "eager")).outcome == "ok"

@@ -182,14 +182,6 @@ def program(x: Float32[Tensor, "1"], y: Float32[Tensor, "u0"]):
     assert set(seen.truths.small) == {True, False}
 
 
-@pytest.mark.slow
-def test_what_torch_compiles_as_torchscript_is_compiled() -> None:
-    compiled = ("torch.nn.modules.rnn:RNNBase", "torch._decomp.decompositions_for_jvp", "torch.nn.functional:nothing")
-    (seen,) = probed([Task((), (), "torch/nn/modules/rnn.py", compiled)], {})
-    assert isinstance(seen, Sights)
-    assert [bool(seen.scripted[name]) for name in compiled] == [False, False, True]
-
-
 def test_before_the_change_the_programs_are_captured_in_aot_alone() -> None:
     assert without(TASK).programs == (("", ("aot",)),)
 
@@ -246,18 +238,21 @@ def test_a_later_guard_gets_the_answer_of_large_sizes(code: str, expression: str
 
 
 @pytest.mark.slow
-def test_samples_of_scripted_files_are_traced_and_called_with_numbers_of_numpy() -> None:
-    (seen,) = probed([Task((), ("torch.nn.functional.pad",), "torch/nn/functional.py")], {})
-    assert isinstance(seen, Sights)
-    assert {name.rpartition(" ")[2] for name in seen.samples} >= {"traced", "numpy", "fake"}
-    assert "traced" in seen.samples.values()
-
-
-@pytest.mark.slow
-def test_samples_are_called_with_out_of_another_dtype() -> None:
-    (seen,) = probed([Task((), ("torch.topk",), "torch/_meta_registrations.py")], {})
-    assert isinstance(seen, Sights)
-    assert {did for name, did in seen.samples.items() if name.endswith("out")} == {"RuntimeError"}
+def test_what_a_process_sees_of_samples_and_of_torchscript() -> None:
+    """One process does all three tasks: importing what has the samples takes most of the time of each."""
+    compiled = ("torch.nn.modules.rnn:RNNBase", "torch._decomp.decompositions_for_jvp", "torch.nn.functional:nothing")
+    tasks = [
+        Task((), (), "torch/nn/modules/rnn.py", compiled),
+        Task((), ("torch.nn.functional.pad",), "torch/nn/functional.py"),
+        Task((), ("torch.topk",), "torch/_meta_registrations.py"),
+    ]
+    rnn, pad, topk = [seen for seen in probed(tasks, {}) if isinstance(seen, Sights)]
+    assert [bool(rnn.scripted[name]) for name in compiled] == [False, False, True]
+    # Samples of files that are scripted are traced, and called with numbers of numpy.
+    assert {name.rpartition(" ")[2] for name in pad.samples} >= {"traced", "numpy", "fake"}
+    assert "traced" in pad.samples.values()
+    # Samples of other files are called with `out` of another dtype.
+    assert {did for name, did in topk.samples.items() if name.endswith("out")} == {"RuntimeError"}
 
 
 def test_a_change_names_the_functions_that_it_adds() -> None:

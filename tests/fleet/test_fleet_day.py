@@ -189,6 +189,7 @@ def test_a_campaign_that_was_killed_is_resumed(service: Service) -> None:
     assert len(service.report(FIRST).campaigns) == 1
 
 
+@pytest.mark.slow
 def test_a_step_that_ends_the_service_each_time_is_given_up(service: Service) -> None:
     service.add_wheel("2.13.0", diff="shows")
 

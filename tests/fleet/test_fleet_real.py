@@ -22,9 +22,9 @@ from tests.versions.test_wheels import TORCH, add_wheel
 
 FILE = """\
 wheels = "wheels"
-budget = "40cpu"
+budget = "26cpu"
 jobs = 1
-shares = {sweep = 0, fuzz = 1, diff = 0, replay = 1, bisect = 0}
+shares = {sweep = 0, fuzz = 3, diff = 0, replay = 10, bisect = 0}
 hook = ["%s", "-c", "import pathlib, sys; pathlib.Path('hook').write_text(' '.join(sys.argv[1:]))"]
 """
 
@@ -42,6 +42,7 @@ def this(wheel: Wheel, folder: Path, index: Index) -> Interpreter:
 @pytest.mark.timeout(900)
 def test_a_day_with_the_installed_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ddefuzz.fleet.day.LEAST_SECONDS", 6.0)
     (tmp_path / "wheels").mkdir()
     add_wheel(tmp_path / "wheels", "2.13.0")
     (tmp_path / "fleet.toml").write_text(FILE % sys.executable)

@@ -75,6 +75,7 @@ def test_the_key_names_all_that_decides_the_cases() -> None:
     assert key.endswith("profile=nn seed=5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_profile_keeps_the_number_of_steps(profile: str) -> None:
     drawn = [drawn_case(profile, SEED, index) for index in range(10)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from ddefuzz.generate.draw import drawn_case
@@ -32,6 +33,7 @@ def sizes(value: object) -> object:
     return tuple(map(sizes, value)) if isinstance(value, tuple | list) else value if isinstance(value, int) else None
 
 
+@pytest.mark.slow
 def test_drawn_programs_are_long_valid_and_varied() -> None:
     cases = [drawn_case("default", 3, index) for index in range(200)]
     long, valid, skeletons = 0, 0, set()

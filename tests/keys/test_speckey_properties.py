@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import watch
-from ddefuzz.keys.case import KINDS, Options, SizeParts, StrideParts, Tensors, TensorSpec, Violation
+from ddefuzz.keys.case import KINDS, Options, PropertyName, SizeParts, StrideParts, Tensors, TensorSpec, Violation
 from ddefuzz.keys.families import facts
 from ddefuzz.keys.function import KeyFunction
 from ddefuzz.keys.key import RECENT, Dispatch, Key, key, paths
@@ -121,7 +121,7 @@ def behaviour(tensor: torch.Tensor, options: Options) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=100, deadline=None, database=None)
 @given(pairs(kinds=("tensor",)), st.sampled_from([one for one in OPTIONS if one.dtype]))
 def test_equal_keys_are_equal_behaviour(pair: tuple[TensorSpec, TensorSpec], options: Options) -> None:
     made = BY_OPTIONS[options].key
@@ -151,7 +151,7 @@ def test_every_kind_and_dtype_is_drawn() -> None:
     kinds: Counter[str] = Counter()
     dtypes: Counter[str] = Counter()
 
-    @settings(max_examples=600, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=300, deadline=None, database=None, derandomize=True)
     @given(drawn())
     def draw(one: TensorSpec) -> None:
         assert exists(one)
@@ -239,17 +239,18 @@ def test_a_recent_call_makes_no_keys() -> None:
 # Planted faults
 
 
-def violated(name: str, examples: int) -> dict[str, Violation]:
-    target = f"ddefuzz.keys.planted:{name}"
+def violated(function: str, *names: PropertyName) -> dict[str, Violation]:
+    target = f"ddefuzz.keys.planted:{function}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = [check(name, key_function(target, Options()), examples, ("tensor",)) for name in PROPERTIES]
+        found = [check(name, key_function(target, Options()), 12, ("tensor",)) for name in names]
         return {one.name: one.violations[0] for one in found if one.violations}
 
 
 @pytest.mark.slow
 def test_planted_wrong_keys_are_found_with_the_smallest_tensors() -> None:
-    found = violated("forgets_strides", 150)
+    in_this_process = [name for name in PROPERTIES if name != "same-in-other-process"]
+    found = violated("forgets_strides", *in_this_process)
     assert set(found) == {"tells-apart", "adds-no-guard"}
     assert found["tells-apart"].tensors == (
         "torch.zeros((2, 3, 4, 5))",
@@ -258,11 +259,11 @@ def test_planted_wrong_keys_are_found_with_the_smallest_tensors() -> None:
     assert found["adds-no-guard"].tensors == ("fake(u0)", "fake(u1)")
     assert found["adds-no-guard"].part == "Eq(u, u)"
 
-    found = violated("asks_sizes", 30)
+    found = violated("asks_sizes", *in_this_process)
     assert set(found) == {"adds-no-guard"}
     assert "Eq(u3, 1)" in found["adds-no-guard"].why
 
-    found = violated("keeps_tensor", 30)
+    found = violated("keeps_tensor", "holds-no-tensor")
     assert found["holds-no-tensor"].tensors == ("torch.zeros(())",)
 
 

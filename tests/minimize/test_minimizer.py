@@ -60,6 +60,7 @@ def test_a_single_call_is_found_in_any_order_of_passes(problem: tuple[Program, s
     assert minimize(start, calls(function), inspect=inspect, max_attempts=2_000) == by_order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_pass", PASSES, ids=lambda one: one.__name__)
 @FEW
 @given(start=drawn)

@@ -67,6 +67,7 @@ def test_expand_keeps_a_size_for_a_literal_only_and_may_copy(oracle: str) -> Non
     assert failures(EXPANDS, "export", oracle) == []
 
 
+@pytest.mark.slow
 def test_symbols_that_became_one_keep_the_sizes_of_their_own_dims() -> None:
     (call,) = observe(Run(ProgramSubject(RUNS_WITH_ONE_ROW), "export-strict", calls=("random-2",))).calls
     assert {(one, size) for one, size in call.symbols if one in {"u0", "u2"}} == {("u0", 9), ("u2", 1)}

@@ -205,6 +205,7 @@ def test_an_oracle_with_its_own_stage_is_one_file_and_one_line(said: Said) -> No
         assert (said[page][0], title in said[page][1]) == (200, True), page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stage", [stage for oracle in ORACLES for stage in oracle.stages], ids=lambda stage: stage.name
 )

@@ -182,7 +182,12 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+QUICK = ("no gradient", "a count that is off by one")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in FAULTS]
+)
 def test_a_planted_fault_is_found(name: str, monkeypatch: Patch) -> None:
     fault = FAULTS[name]
     subject = ProgramSubject(fault.text)

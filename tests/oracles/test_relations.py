@@ -156,6 +156,7 @@ def test_what_does_not_mean_the_same_is_not_compared(text: str, stage: Stage, re
     assert seen.reason == reason
 
 
+@pytest.mark.slow
 def test_a_branch_on_a_size_needs_no_same_verdict() -> None:
     """Unbacked, it fails; with static sizes it is captured. That is no difference, and names change nothing."""
     for stage in ("under-static", "under-backed", "under-renaming"):
@@ -181,6 +182,7 @@ def test_the_place_is_that_of_the_capture_that_fails(monkeypatch: pytest.MonkeyP
     assert measured.how.startswith("in aot, it is captured; with inputs in reverse order, it fails: internal-error at ")
 
 
+@pytest.mark.slow
 def test_both_programs_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     text, plant = FAULTS["under-dead-code"]
     plant(monkeypatch)

@@ -146,6 +146,7 @@ def test_every_kind_of_captured_programs_has_a_script() -> None:
         assert "import ddefuzz" not in script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "compute", "code"),
     [

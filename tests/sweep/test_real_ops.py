@@ -16,6 +16,7 @@ from ddefuzz.sweep.worker import forward_of
 FEW = Caps(full=1, some=1, samples=2, others=0, confirmed=1)
 
 
+@pytest.mark.slow
 def test_the_workers_say_what_there_is() -> None:
     answer = describe(DescribeTask(upstream=True))
     assert len(answer.entries) >= 560
@@ -41,6 +42,7 @@ def test_an_op_that_traces() -> None:
     assert result.swept.runs > result.swept.samples > 0
 
 
+@pytest.mark.slow
 def test_an_op_of_dtensors_fails_with_some_placements() -> None:
     result = run_sweep(SweepTask("mean", "opinfo", 0, Caps(placed=6, confirmed=1)))
     (failed,) = result.swept.failures
@@ -52,6 +54,7 @@ def test_an_op_of_dtensors_fails_with_some_placements() -> None:
     assert {sighting.signature for sighting in result.sightings} == {failed.signature}
 
 
+@pytest.mark.slow
 def test_what_fails_at_static_sizes_too_is_not_about_unbacked_ones() -> None:
     """DTensor computes the offset of a shard with plain numbers: torch/distributed/tensor/_utils.py."""
     swept = run_sweep(SweepTask("argmin", "opinfo", 0, Caps(placed=2, confirmed=1))).swept
@@ -59,6 +62,7 @@ def test_what_fails_at_static_sizes_too_is_not_about_unbacked_ones() -> None:
     assert swept.dropped["fails at static sizes, too"] > 0
 
 
+@pytest.mark.slow
 def test_a_rescue_has_its_place() -> None:
     result = run_sweep(SweepTask("flip", "opinfo", 0, Caps(full=1, some=1, samples=4, others=0)))
     assert (result.swept.explicit, result.swept.size_oblivious) == ("ok", "dde")
@@ -72,6 +76,7 @@ def test_an_op_of_the_catalogue() -> None:
     assert "torch.chunk" in swept.calls
 
 
+@pytest.mark.slow
 def test_what_ended_a_worker_is_left_out() -> None:
     whole = run_sweep(SweepTask("flip", "opinfo", 0, FEW)).swept
     first = next(iter(variants(spread(opinfo.samples("flip"))[0]))).program
@@ -98,6 +103,7 @@ def program(x0: Float32[Tensor, "4"]):
     assert shown == [["    t0 = torch.sort(x0)", "    return t0"]] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "outcome", "kind"),
     [("chunk", "fail", "dde"), ("cauchy", "fail", "unsupported"), ("flip", "ok", ""), ("zeros", "no-sample", "")],

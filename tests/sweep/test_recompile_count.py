@@ -28,6 +28,7 @@ def rows(op: str, *modes: Mode) -> dict[tuple[Mode, bool], SequenceCount]:
     return dict(zip([(mode, out) for mode in modes for out in (False, True)], found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(VERSION not in REFERENCE_COUNTS, reason="no figures are known for this torch")
 @pytest.mark.parametrize("op", REFERENCES)
 def test_the_reference_counts_come_out_again(op: str) -> None:
@@ -43,6 +44,7 @@ def test_the_reference_counts_come_out_again(op: str) -> None:
         assert row.frame
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(VERSION != "2.13", reason="the place is that of 2.13")
 def test_the_frame_is_the_code_that_made_the_guard() -> None:
     found = rows("topk", *MODES)
@@ -78,6 +80,7 @@ def test_a_guard_of_the_user_is_the_users() -> None:
     assert frame.function == "branch"
 
 
+@pytest.mark.slow
 def test_allowed_are_the_keys_of_the_policy() -> None:
     def add(x: torch.Tensor) -> torch.Tensor:
         return x + 1
