@@ -211,7 +211,10 @@ def relation(expression: str) -> str:
 
 
 MOST = 72
-"""The maximum number of characters of an expression or a message in a title."""
+"""The maximum number of characters of an expression or of code in a title."""
+
+MOST_SAID = 200
+"""The maximum number of characters in a title of what an oracle or a message says. Two shapes or strides always fit."""
 
 COMPARISONS = {"Eq": "==", "Ne": "!="}
 """How sympy prints comparisons as functions, and the operator in Python."""
@@ -259,3 +262,17 @@ def shortened(text: str) -> str:
         return line
     ends = [match.start() for match in _END.finditer(line, 0, MOST) if match.start() > MOST // 2]
     return f"{line[: ends[-1] if ends else MOST - 2].rstrip()} …"
+
+
+def abridged(text: str) -> str:
+    """One line of at most `MOST_SAID` characters: the first sentences of what an oracle or a message says. Of a longer
+    sentence the middle is left out, because it may begin with a long value and end with what is wrong with it.
+    """
+    line = " ".join(text.split())
+    if len(line) <= MOST_SAID:
+        return line
+    if (sentences := line.rfind(". ", 0, MOST_SAID)) > 0:
+        return line[:sentences]
+    half = MOST_SAID // 2 - 2
+    begin, end = line[:half], line[-half:]
+    return f"{begin.rpartition(' ')[0] or begin} … {end.partition(' ')[2] or end}"

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ddefuzz.answers.model import Answers, Control, data_dependent
-from ddefuzz.classify.anchor import shortened
+from ddefuzz.classify.anchor import abridged, shortened
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.chain import op_name
 from ddefuzz.classify.evidence import called, failing_ops
@@ -509,7 +509,7 @@ def _title_of(signature: Signature, cause: Cause, failure: Failure | None, ops: 
             site="the program" if cause == "user" else signature.site,
             anchor=shortened(signature.anchor),
             stage=failure.observation.stage,
-            evidence=shortened(failure.evidence),
+            evidence=abridged(failure.evidence),
         )
     op = shortened(ops[0]) if ops else ""
     return f"{op}: {text}" if op and not text.startswith(f"{op} ") else text

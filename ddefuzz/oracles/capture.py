@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ddefuzz.classify import chain
-from ddefuzz.classify.anchor import question, shortened
+from ddefuzz.classify.anchor import abridged, question, shortened
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind, decisive
 from ddefuzz.classify.plumbing import is_cxx_plumbing, is_framework, is_python_plumbing
 from ddefuzz.classify.recognition import by_exception
-from ddefuzz.classify.signature import Site
+from ddefuzz.classify.signature import USER_CODE, Site
 from ddefuzz.classify.site import USER_SITE, function_name, inside_tracer, native_call
 from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
 from ddefuzz.instrument import torch_api
@@ -88,15 +88,25 @@ def _needs(classified: Classification) -> str:
         return f"{site} needs a value that depends on the data"
     if classified.signature.site == USER_SITE and classified.cause != "user":
         site = "the binding"
+    asked = question(raised.expression)
+    code = "" if classified.signature.site.module in (None, USER_CODE) else shortened(classified.signature.anchor)
+    at = f" ({code})" if code and code != asked else ""
     if wanted := WANTED.get(raised.method):
-        return f"{site} needs {question(raised.expression)}{wanted}"
-    return f"{site} asks whether {question(raised.expression)}"
+        return f"{site} needs {asked}{wanted}{at}"
+    return f"{site} asks whether {asked}{at}"
 
 
 def _refuses(classified: Classification) -> str:
     site = _site(classified)
     refusing = "dynamo" if site in {torch_api.DYNAMO_FILES.path.rstrip("/"), str(USER_SITE)} else site
     return f"{refusing} refuses: {shortened(classified.signature.anchor)}"
+
+
+def _raises(classified: Classification) -> str:
+    """The message has the values, which code at the site does not have. Its own may be empty (`StopIteration`)."""
+    errors = reversed(classified.failure.observation.exceptions)
+    said = next((f"{error.name}: {abridged(title)}" for error in errors if (title := chain.title_of(error))), "")
+    return f"{_site(classified)} raises {said or shortened(classified.signature.anchor)}"
 
 
 def _lacks_a_value(classified: Classification) -> str:
@@ -170,7 +180,7 @@ KINDS: Mapping[Kind, KindRow] = {
         wrong=True,
         severity="ends the process",
     ),
-    "internal-error": _row("the capture raised any other error", "{site} raises {anchor}", chain.internal),
+    "internal-error": _row("the capture raised any other error", _raises, chain.internal),
 }
 
 

@@ -111,7 +111,7 @@ def asks_for_0_or_1(guard: str) -> bool:
 
 def _said(observation: Observation, repeated: CallSequence) -> str:
     sizes = ", ".join(call.size for call in observation.calls)
-    return f"{repeated.guard}: compiled {len(repeated.compiled)} times at the sizes {sizes}, {repeated.allowed} needed"
+    return f"{repeated.guard}: compiles {len(repeated.compiled)} times at sizes {sizes}; {repeated.allowed} would do"
 
 
 def locate(failure: Failure, seen: OracleInput, _runner: Runner) -> Location:

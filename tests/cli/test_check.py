@@ -117,7 +117,7 @@ def test_a_users_function_that_is_compiled_again_is_a_problem_of_its_own_row() -
     (problem,) = found["problems"]
     assert (kind_of(problem), problem["owner"]["kind"]) == ("recompiles", "yours")
     assert problem["chain"][-1]["code"] == "range(x.shape[0])"
-    assert "compiled 4 times at the sizes 5, 7, 9, 11, 2 needed" in problem["classified"]["failure"]["evidence"]
+    assert "compiles 4 times at sizes 5, 7, 9, 11; 2 would do" in problem["classified"]["failure"]["evidence"]
     assert set(problem["stages"]) <= {"recompile", "recompile-dynamic"} <= set(rows)
     assert rows["recompile"]["keys"] == problem["keys"]
     assert rows["recompile"]["outcome"] == "ok"

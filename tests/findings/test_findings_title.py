@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from ddefuzz.answers.model import Control
-from ddefuzz.classify.anchor import MOST, question
+from ddefuzz.classify.anchor import MOST, MOST_SAID, abridged, question
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.model import Finding, title_of
+from ddefuzz.findings.textform import read_findings
 from tests.findings.arbitrary_findings import CHUNK, failure_of
 
 
@@ -39,6 +44,20 @@ def test_a_long_question_is_cut_where_a_term_ends() -> None:
     assert said.startswith("Eq(u0*u1, 0) | Eq(IsNonOverlappingAndDenseIndicator(u0, u1, 1")
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("too \n few", "too few"),
+        (f"{'a' * 90}. {'b ' * 90}", "a" * 90),
+        (f"found {'(1, 2), ' * 40}not in list", f"found {'(1, 2), ' * 11}(1, … 2), {'(1, 2), ' * 10}not in list"),
+        ("a" * 300, f"{'a' * 98} … {'a' * 98}"),
+    ],
+)
+def test_of_a_long_message_the_first_sentences_or_both_ends_are_kept(message: str, said: str) -> None:
+    assert abridged(message) == said
+    assert len(said) <= MOST_SAID
+
+
 def guard(method: str = "guard_bool", expression: str = "Eq(u3, 0)") -> Failure:
     failure = failure_of(CHUNK, expression)
     assert failure.observation.raised is not None
@@ -51,6 +70,7 @@ def error(kind: Kind, exception: str, message: str) -> Failure:
 
 
 CXX = Site("C++", None, "at::native::cov")
+PYTHON = Site("Python", "a.py", "f")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +81,15 @@ CXX = Site("C++", None, "at::native::cov")
         ("dde", USER_SITE, "", "int-required", guard("guard_float", "u3"), "torch.f: the binding needs u3 as a float"),
         ("dde", USER_SITE, "", "user", guard(), "torch.f: the program asks whether u3 == 0"),
         ("dde", Site("C++", None, "torch.f"), "", "avoidable", guard(), "torch.f asks whether u3 == 0"),
+        (
+            "dde",
+            PYTHON,
+            "a.size(1) != 2",
+            "avoidable",
+            guard(),
+            "torch.f: a.py:f asks whether u3 == 0 (a.size(1) != 2)",
+        ),
+        ("dde", PYTHON, "u3 == 0", "avoidable", guard(), "torch.f: a.py:f asks whether u3 == 0"),
         (
             "data-dependent-output",
             Site("C++", None, "aten::geqrf"),
@@ -127,3 +156,31 @@ def test_what_fails_without_data_says_so(control: Control | None, data_dependent
     finding = Finding(id=signature.key, signature=signature, cause="unclassified", failure=failure, control=control)
     assert finding.data_dependent is data_dependent
     assert finding.title.endswith(end)
+
+
+FOLDER = Path(__file__).parents[2] / "findings"
+COMMITTED = {one.id: one for one in read_findings(FOLDER, datetime(2025, 1, 1, tzinfo=UTC))}
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("wrong-meta-1fe24b31a1", ": the graph says (20, 2, 4, 1), the value has (4, 2, 8, 1)"),
+        ("wrong-layout-d72250c247", " at size example: strides of result: (24, 12, 6, 1), eager has (24, 1, 12, 2)"),
+        ("internal-error-c3b55b38e5", ":evaluate_min raises TypeError: evaluate_min(2, u0) with unbacked symints"),
+        (
+            "internal-error-a9ab141597",
+            "<class 'torch.distributed.tensor._dtensor_spec.DTensorSpec'> (fails with static sizes, too)",
+        ),
+        ("internal-error-98dbdd422c", " parameter arg1_1, but one was not passed in! (fails with static sizes, too)"),
+        ("recompiles-d9caf0be28", ": Eq(s77, 7): compiles 3 times at sizes 5, 7, 9; 2 would do"),
+        ("dde-3fee587757", " asks whether u0 != 2 (query.size(0) != key.size(0))"),
+    ],
+)
+def test_titles_of_committed_findings_have_the_fact(name: str, end: str) -> None:
+    assert COMMITTED[name].title.endswith(end)
+
+
+def test_no_two_committed_findings_share_a_title() -> None:
+    titles = Counter(one.title for one in COMMITTED.values())
+    assert [title for title, number in titles.items() if number > 1] == []

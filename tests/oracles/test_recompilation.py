@@ -82,7 +82,7 @@ def test_a_size_that_becomes_a_number_is_named(stage: Stage, sizes: str, tmp_pat
     assert finding.data_dependent
     number = len(sizes.split(", "))
     assert finding.title.startswith("torch.inner: at::native::inner_out makes torch.compile compile again: Eq(s")
-    assert finding.title.endswith(f": compiled {number} times at the sizes {sizes}, {number - 1} needed")
+    assert finding.title.endswith(f": compiles {number} times at sizes {sizes}; {number - 1} would do")
 
     assert finding.evidence is not None
     suspect = suspect_of(INNER, finding.signature, finding.evidence)
@@ -158,7 +158,7 @@ def test_the_fewest_first_calls_are_kept() -> None:
     fewer = less.observation.measurement(CallSequence)
     assert fewer is not None
     assert fewer.compiled == (0, 2)
-    assert less.evidence == "Eq(s0, 9): compiled 2 times at the sizes 5, 7, 9, 1 needed"
+    assert less.evidence == "Eq(s0, 9): compiles 2 times at sizes 5, 7, 9; 1 would do"
     assert keep(less) == less
 
 
