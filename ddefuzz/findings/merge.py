@@ -40,6 +40,7 @@ from ddefuzz.findings.model import (
     stamp,
 )
 from ddefuzz.oracles.capture import KINDS
+from ddefuzz.oracles.table import stored
 
 DECIDED = get_args(Field)
 """The fields that people decide."""
@@ -382,14 +383,18 @@ def _deciding(findings: Sequence[Finding], renamed: Mapping[str, str]) -> Findin
 
 
 def with_cause(finding: Finding, classify: Classify, when: datetime | None) -> Finding:
-    """The finding with the cause from the rules and its experiment, unless a person set the cause.
+    """The finding with the cause from the rules and its experiment, unless a person set the cause. That of a captured
+    program is its oracle's.
 
     A change is logged at `when`.
     """
     by_hand = any(entry.field == "cause" and entry.who != WHO for entry in finding.history)
-    if by_hand or finding.evidence is None or finding.kind not in KINDS:
+    if by_hand or finding.evidence is None:
         return finding
-    cause = by_experiment(classify(finding.evidence).cause, finding.answers.verdict if finding.answers else None)
+    if finding.kind in KINDS:
+        cause = by_experiment(classify(finding.evidence).cause, finding.answers.verdict if finding.answers else None)
+    else:
+        cause = stored(finding.evidence, finding.signature).cause
     if cause == finding.cause:
         return finding
     log = () if when is None else (HistoryEntry(stamp(when), WHO, "cause", finding.cause, cause),)

@@ -11,7 +11,7 @@ from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.recognition import ExpectedFailure, by_call, by_exception
-from ddefuzz.classify.signature import Cause
+from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Call, Observation, Runner
 from ddefuzz.instrument.events import Guard
@@ -39,6 +39,9 @@ SAID: Mapping[Wrong, str] = {
 def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report a difference between explicit and the other semantics: one does not capture the program, or the two
     captured programs differ in a call. There is nothing to report without a run under other semantics.
+
+    An explicit capture that ends in a data-dependent error is left to the capture oracle: the guard that raises has to
+    change, whichever fallback led to it. The verdict on the stage says that other semantics capture the program.
     """
     explicit, other = seen.observation, seen.second
     if other is None:
@@ -46,7 +49,8 @@ def judge(seen: OracleInput) -> tuple[Failure, ...]:
     if (explicit.outcome, other.outcome) == ("fail", "ok"):
         if refuses_example(other):
             return ()
-        return tuple(Failure("regressed", explicit, one.evidence, second=other) for one in capture.judge_seen(seen))
+        failed = (one for one in capture.judge_seen(seen) if one.kind != "dde")
+        return tuple(Failure("regressed", explicit, one.evidence, second=other) for one in failed)
     if unspecified(seen):
         return ()
     pairs = [(call, again) for call, again in _pairs(explicit, other) if wrong(call) != wrong(again)]
@@ -144,16 +148,20 @@ def expected(classified: Classification, same_program: bool) -> ExpectedFailure:
     return by_call(classified, same_program)
 
 
-def _cause_of_failed(failure: Failure) -> Cause:
-    """The cause of the explicit capture's failure: no guard is at fault if the program needs a value of its data."""
+def _cause_of_failed(failure: Failure, blamed: Site) -> Cause:
+    """The cause of the explicit capture's failure: no guard is at fault if the program needs a value of its data. If
+    that has none, the guard that is blamed is to change.
+    """
     (failed,) = capture.judge([failure.observation])
-    return capture.classify(failed).cause
+    cause = capture.classify(failed).cause
+    return "avoidable" if cause == "unclassified" and blamed.function is not None else cause
 
 
 KINDS: Mapping[Kind, KindRow] = {
     "regressed": KindRow(
-        "explicit semantics do not capture the program, and size-oblivious semantics do",
-        "{site} answers differently from size-oblivious semantics, and capture fails: {evidence}",
+        "explicit semantics do not capture the program for another reason than a guard that cannot be decided, and "
+        "size-oblivious semantics do",
+        "{site} answers {anchor} differently from size-oblivious semantics, and capture fails: {evidence}",
         locate,
         expected,
         _cause_of_failed,

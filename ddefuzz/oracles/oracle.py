@@ -12,7 +12,7 @@ from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.recognition import ExpectedFailure, by_call
 from ddefuzz.classify.rules import current
-from ddefuzz.classify.signature import Cause, Signature
+from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, RETRACES, STAGES, Observation, Record, Run, Runner, Stage, differs
 from ddefuzz.instrument.events import Frame
@@ -84,18 +84,18 @@ MakeSnippet: TypeAlias = Callable[[str, Stage, Failure], str]
 class KindRow(NamedTuple):
     """One kind of failure.
 
-    `cause` is that of all its failures, or a function of one; with None, the rules of `classify.cause` decide from the
-    exceptions of a failed capture. `deadly` says that what shows it ends the process. `about_data` says that it cannot
-    occur if all sizes and values are static. `wrong` says that the captured program computes other values
-    than eager, takes or refuses other inputs, or fixes a size. `severity` is the worst that it may do. `script` and
-    `snippet` are for a kind whose oracle has a stage of its own; all others have those of the capture (`expected`).
+    `cause` is that of all its failures, or a function of one and its site; with None, the rules of `classify.cause`
+    decide from the exceptions of a failed capture. `deadly` says that what shows it ends the process. `about_data` says
+    that it cannot occur if all sizes and values are static. `wrong` says that the captured program computes other
+    values than eager, takes or refuses other inputs, or fixes a size. `severity` is the worst that it may do. `script`
+    and `snippet` are for a kind whose oracle has a stage of its own; all others have those of the capture (`expected`).
     """
 
     meaning: str
     title: Title
     locate: Locate
     expected: Recognize = by_call
-    cause: Cause | Callable[[Failure], Cause] | None = "wrong-capture"
+    cause: Cause | Callable[[Failure, Site], Cause] | None = "wrong-capture"
     deadly: bool = False
     about_data: bool = False
     wrong: bool = False
@@ -189,7 +189,7 @@ def _classified(oracle: Oracle, failure: Failure, seen: OracleInput, runner: Run
     located = _located(row, failure, seen, runner)
     if row.cause is None:
         return ruled(failure, located)
-    cause = row.cause(failure) if callable(row.cause) else row.cause
+    cause = row.cause(failure, located.site) if callable(row.cause) else row.cause
     signature = Signature(failure.kind, located.site, located.anchor)
     return Classification(failure, signature, cause, oracle.name, located.frame)
 

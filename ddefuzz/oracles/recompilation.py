@@ -13,7 +13,7 @@ from ddefuzz.classify.chain import Location
 from ddefuzz.classify.evidence import NUMBER_METHODS
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.plumbing import is_framework
-from ddefuzz.classify.signature import Cause
+from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Observation, Runner, Stage, measured
@@ -147,7 +147,7 @@ def keep(failure: Failure) -> Failure:
     return msgspec.structs.replace(failure, observation=kept, evidence=_said(kept, fewer))
 
 
-def cause(failure: Failure) -> Cause:
+def cause(failure: Failure, _blamed: Site) -> Cause:
     """Whose code made the guard, and whether it asked for a plain number."""
     repeated = measured_in(failure, CallSequence)
     if repeated.failed is None:

@@ -106,7 +106,7 @@ def stored(failure: Failure, signature: Signature) -> Classification:
     cause = oracle.kinds[failure.kind].cause
     if cause is None:
         return capture.classify(failure)
-    return Classification(failure, signature, cause(failure) if callable(cause) else cause, oracle.name)
+    return Classification(failure, signature, cause(failure, signature.site) if callable(cause) else cause, oracle.name)
 
 
 def calls_of(names: Iterable[str]) -> tuple[CallSize, ...]:

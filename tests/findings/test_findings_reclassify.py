@@ -18,6 +18,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.merge import WHO, Reclassification, reclassified
 from ddefuzz.findings.model import Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized, slim, stamp
+from ddefuzz.findings.textform import read_finding
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of, sighting
 
 DIFF = Signature("dde", Site("C++", None, "at::native::diff_helper"), "guard_bool operator<")
@@ -202,3 +203,11 @@ def test_an_experiment_on_another_guard_is_dropped() -> None:
     before = finding(CHUNK, "u0", answers=Answers("guard_or_false here", "aot", "2.13.0", 1))
     (after,) = reclassified([before], rules(lambda _: ROLL), LATER).findings
     assert after.answers is None
+
+
+def test_the_cause_of_what_a_captured_program_does_is_that_of_its_oracle() -> None:
+    folder = Path(__file__).parents[2] / "findings" / "regressed-1ba33dd624"
+    known = msgspec.structs.replace(read_finding(folder), history=())
+    (now,) = reclassified([msgspec.structs.replace(known, cause="unclassified")], by_length, LATER).findings
+    assert (now.cause, [entry.field for entry in now.history]) == ("avoidable", ["cause"])
+    assert reclassified([now], by_length, LATER).findings == (now,)

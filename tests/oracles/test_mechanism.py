@@ -9,6 +9,7 @@ import pytest
 
 from ddefuzz.campaign.case import run_confirm, run_minimize
 from ddefuzz.campaign.tasks import MinimizeTask
+from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
     EXPLICIT,
@@ -30,7 +31,7 @@ from ddefuzz.instrument.events import Answer, Guard, Place
 from ddefuzz.oracles import mechanism
 from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.program import judge_program, look, suspect_of
-from ddefuzz.oracles.table import classified, comparing
+from ddefuzz.oracles.table import classified, comparing, stored
 from tests.classify.test_golden import read
 
 TEXT = """\
@@ -161,14 +162,34 @@ def test_in_user_code_the_only_guard_is_blamed() -> None:
     assert found.signature.site.function == "cat"
 
 
-@pytest.mark.parametrize("golden", ["own-branch", "diff"])
+def failed(golden: str) -> tuple[Cause, OracleInput]:
+    """A real failed capture with its cause, as if size-oblivious semantics had captured the program."""
+    known = next(iter(read(GOLDEN / f"{golden}.json").failures.values()))
+    other = msgspec.structs.replace(known.observation, semantics=SIZE_OBLIVIOUS, outcome="ok")
+    return known.cause, OracleInput("", known.observation, other)
+
+
+@pytest.mark.parametrize("golden", ["own-branch", "diff", "cov"])
+def test_a_data_dependent_error_is_left_to_the_capture_oracle(golden: str) -> None:
+    """regressed-f4e658bd29 blamed a fallback in `should_fold`, where a comparison of bmm.py raised."""
+    _, seen = failed(golden)
+    assert classified(seen, observe, ("mechanism",)) == ()
+    assert [found.signature.kind for found in classified(seen, observe, ("capture",))] == ["dde"]
+
+
+@pytest.mark.parametrize("golden", ["scatter-out", "cat-empty", "pending"])
 def test_what_regressed_has_the_cause_of_the_failed_capture(golden: str) -> None:
-    known = read(GOLDEN / f"{golden}.json").failures["export"]
-    seen = OracleInput(
-        "", known.observation, msgspec.structs.replace(known.observation, semantics=SIZE_OBLIVIOUS, outcome="ok")
-    )
+    known, seen = failed(golden)
     (found,) = classified(seen, observe, ("mechanism",))
-    assert (found.signature.kind, found.cause) == ("regressed", known.cause)
+    assert (found.signature.kind, found.cause) == ("regressed", known)
+
+
+@pytest.mark.parametrize(("golden", "cause"), [("scatter-out", "int-required"), ("pending", "avoidable")])
+def test_without_a_cause_of_the_failed_capture_the_guard_that_is_blamed_is_to_change(golden: str, cause: Cause) -> None:
+    _, seen = failed(golden)
+    (failure,) = mechanism.judge(seen)
+    known = Signature("regressed", Site("Python", "torch/_subclasses/fake_impls.py", "_compute_slice_index"), "")
+    assert stored(failure, known).cause == cause
 
 
 def test_other_mechanisms_answer_otherwise_where_their_run_says_so() -> None:
