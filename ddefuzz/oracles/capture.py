@@ -12,7 +12,7 @@ from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind, decisive
 from ddefuzz.classify.plumbing import is_cxx_plumbing, is_framework, is_python_plumbing
-from ddefuzz.classify.recognition import by_exception
+from ddefuzz.classify.recognition import ExpectedFailure, by_exception
 from ddefuzz.classify.signature import USER_CODE, Site
 from ddefuzz.classify.site import USER_SITE, function_name, inside_tracer, native_call
 from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
@@ -35,6 +35,9 @@ NO_DATA = {
 
 IN_CALL: Mapping[Outcome, Kind] = {"crash": "crash-in-call", "timeout": "timeout-in-call"}
 """The kind of a run whose process was lost in a call of the captured program."""
+
+LOST: Mapping[Kind, str] = {"crash-in-call": "ends the process", "timeout-in-call": "does not end"}
+"""What a call does that loses its process, by the kind."""
 
 EXPECTED_AFTER: dict[Outcome, frozenset[Outcome]] = {
     "fail": frozenset({"fail"}),
@@ -136,6 +139,12 @@ def _row(
     return KindRow(meaning, title, _by(locate), by_exception, None, deadly, about_data)
 
 
+def _lost(classified: Classification, _same_program: bool) -> ExpectedFailure:
+    """The facts of a call that loses its process."""
+    failure = classified.failure
+    return ExpectedFailure("by_call", {"captured": LOST[failure.kind]}, size=failure.size)
+
+
 def _by(locate: Callable[[Observation], Location]) -> Locate:
     return lambda failure, _seen, _runner: locate(failure.observation)
 
@@ -168,6 +177,7 @@ KINDS: Mapping[Kind, KindRow] = {
         "a call of the captured program ends the process, and eager's does not",
         "the captured program in {stage} ends the process {evidence}",
         _by(chain.died),
+        _lost,
         deadly=True,
         wrong=True,
         severity="ends the process",
@@ -176,6 +186,7 @@ KINDS: Mapping[Kind, KindRow] = {
         "a call of the captured program does not end within its CPU seconds, and eager's does",
         "the captured program in {stage} does not end {evidence}",
         _by(chain.died),
+        _lost,
         deadly=True,
         wrong=True,
         severity="ends the process",

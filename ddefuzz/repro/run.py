@@ -26,10 +26,8 @@ from ddefuzz.files import parse_json, write_atomically
 from ddefuzz.findings.decisions import checked_version
 from ddefuzz.findings.model import Finding
 from ddefuzz.internal import guarded
-from ddefuzz.oracles.capture import IN_CALL
 from ddefuzz.oracles.keys import check_trust
 from ddefuzz.repro.finding import finding_script
-from ddefuzz.repro.script import CALLING
 
 SERVER: Final = Path(__file__).with_name("fork_server.py")
 """Its text is copied and run. It is not imported, because it imports torch of another interpreter."""
@@ -349,15 +347,14 @@ def _result_of(
     if ended is None:
         return None
     if ended.code is None:
-        status = _status_of_loss(written, "timeout", ended.errors)
+        status = _status_of_loss(written, "timeout")
         return ScriptResult(written.name, status, reason=f"no verdict within {seconds:g} s")
     return _result(written, ended.code, ended.output, ended.errors)
 
 
-def _status_of_loss(written: ScriptSource, outcome: Outcome, errors: str) -> ScriptStatus:
-    """What a script shows that ended without a verdict: it has to end where the finding or case does."""
-    kind = IN_CALL[outcome] if CALLING in errors.splitlines() else outcome
-    return "shows" if written.kind == kind else "fails otherwise"
+def _status_of_loss(written: ScriptSource, outcome: Outcome) -> ScriptStatus:
+    """What a script shows that ended without a verdict. One whose call does so has made it in a child process."""
+    return "shows" if written.kind == outcome else "fails otherwise"
 
 
 def _result(written: ScriptSource, code: int, output: str, errors: str) -> ScriptResult:
@@ -366,7 +363,7 @@ def _result(written: ScriptSource, code: int, output: str, errors: str) -> Scrip
         printed: _PrintedResult = parse_json(lines[-1] if lines else "", _PrintedResult, "", "")
     except InputError:
         if code < 0:
-            status = _status_of_loss(written, "crash", errors)
+            status = _status_of_loss(written, "crash")
             return ScriptResult(written.name, status, reason=f"died of {signal_name(-code)}")
         last = (errors.strip().splitlines() or [f"exit code {code}"])[-1]
         return ScriptResult(written.name, "not judged", reason=last)

@@ -23,6 +23,7 @@ from ddefuzz.escape import one_line
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
 from ddefuzz.files import real_path
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
+from ddefuzz.oracles.capture import LOST
 from ddefuzz.oracles.oracle import CAUGHT, Script
 from ddefuzz.program.code import marks_of, module_of, values_of
 from ddefuzz.program.expressions import SELF_COMPILING
@@ -250,9 +251,6 @@ def _table(names: tuple[str, ...]) -> str:
 
 # The script of a wrong captured program, which calls it and eager
 
-CALLING: Final = "calling the captured program"
-"""The line that a script prints to stderr before that call, which may end the process."""
-
 _CALL: Final = Script(
     verdicts=(
         "in the call, the captured program and eager end as described at EXPECTED",
@@ -285,7 +283,6 @@ eager = ended(Captured(), call_inputs(), $order)
 verdict = "fails otherwise"
 compute, captures = capture()
 before = captures()
-print("$calling", file=sys.stderr, flush=True)
 called = ended(compute, $marked, $order)
 if captures() == before:
     found = seen(eager, called, lambda: ended(Captured(), in_float64(call_inputs()), $order))
@@ -303,6 +300,48 @@ if "InvalidCxxCompiler" in str(found):
 )
 
 
+CHILD_CPU: Final = 60  # CPU seconds of a call that is made in a child process. Most take 10, with the import.
+CHILD_SECONDS: Final = 600  # how long it may wait
+
+CALLING: Final = "calling the captured program"  # what the child process prints before that
+
+_BEFORE: Final = "before = captures()\n"
+_SAYS: Final = f"print({CALLING!r}, file=sys.stderr, flush=True)\n"
+
+_WATCHED: Final = f"""\
+def watched():
+    \"""The verdict of this script in a child process, which the call may end, and what was seen.\"""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen([sys.executable, __file__, "child"], stdout=output, stderr=errors)
+        try:
+            code = child.wait({CHILD_SECONDS})
+        except subprocess.TimeoutExpired:
+            child.kill()
+            code = -signal.SIGXCPU
+        output.seek(0)
+        errors.seek(0)
+        said = errors.read()
+        sys.stderr.write(said)
+        if code >= 0:
+            result = json.load(output)
+            return result["verdict"], result["seen"]
+    end = "{LOST["timeout-in-call"]}" if code == -signal.SIGXCPU else "{LOST["crash-in-call"]}"
+    found = {{"captured" if {CALLING!r} in said.splitlines() else "capture": end}}
+    return "shows" if found == EXPECTED else "fails otherwise", found
+"""
+
+_LOST_CALL: Final = _CALL._replace(
+    body=f"{_CALL.body}\n{_WATCHED}\n",
+    attempt=f"""\
+if sys.argv[1:] == ["child"]:
+    resource.setrlimit(resource.RLIMIT_CPU, ({CHILD_CPU}, {CHILD_CPU + 5}))  # then SIGXCPU
+{indent(_CALL.attempt.replace(_BEFORE, _BEFORE + _SAYS), " " * 4)}
+else:
+    verdict, found = watched()""",
+)
+"""The same for a call that ends its process, or does not end."""
+
+
 def call_script(program: Program, stage: Stage, expected: ExpectedFailure, title: str) -> str:
     """The script for one of the stages in `CALLED` and an expected end of a call at the data size `expected.size`."""
     assert expected.size is not None
@@ -310,10 +349,12 @@ def call_script(program: Program, stage: Stage, expected: ExpectedFailure, title
     resized, kept = at_size(program, stage, expected.size)
     # It is read and not imported, because it imports torch.
     comparison = (Path(__file__).parents[1] / "execute" / "comparison.py").read_text(encoding="utf-8")
+    is_lost = expected.seen["captured"] in LOST.values()
     return emitted(
-        _CALL._replace(expected=expected.seen, copied=comparison),
+        (_LOST_CALL if is_lost else _CALL)._replace(expected=expected.seen, copied=comparison),
         stage,
         title,
+        *(["import resource", "import signal", "import subprocess", "import tempfile"] if is_lost else []),
         subject=module_of(program, stage, "The inputs with which it is captured."),
         called="".join(f"{value}, " for value in values_of(resized, stage, kept)),
         what=f"Their data size is `{expected.size}`.",
@@ -322,7 +363,6 @@ def call_script(program: Program, stage: Stage, expected: ExpectedFailure, title
         marked="marked(call_inputs())" if marking else "call_inputs()",
         # These stages capture gradients too.
         order=order_of(expected.size, backward=stage in ("aot", "aot-decomposed", "inductor", "cpp-wrapper")),
-        calling=CALLING,
     )
 
 

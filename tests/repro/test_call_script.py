@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import types
@@ -169,6 +170,48 @@ def test_every_kind_of_captured_programs_has_a_script() -> None:
 )
 def test_the_verdicts(kind: str, compute: Callable[..., Any], code: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert verdict(script_of(kind), compute, capsys)[0] == code
+
+
+LOST = Call("2", CallEnd(), CallEnd("SIGSEGV"))
+FOREVER = "called = ended(lambda: [None for _ in iter(int, 1)], (), 0)"
+RETURNS = "called = ended(Captured(), call_inputs(), 0)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "at", "code", "seen"),
+    [
+        ("crash-in-call", "called = ended(os.kill, (os.getpid(), 11), 0)", 1, {"captured": "ends the process"}),
+        ("crash-in-call", "before = os.kill(os.getpid(), 11)", 3, {"capture": "ends the process"}),
+        (
+            "crash-in-call",
+            "called = ended(lambda: [None for _ in iter(int, 1)], (), 0)",
+            3,
+            {"captured": "does not end"},
+        ),
+        (
+            "timeout-in-call",
+            "called = ended(lambda: [None for _ in iter(int, 1)], (), 0)",
+            1,
+            {"captured": "does not end"},
+        ),
+        (
+            "timeout-in-call",
+            "called = ended(Captured(), call_inputs(), 0)",
+            0,
+            {"eager": "returns", "captured": "returns"},
+        ),
+    ],
+)
+def test_a_call_that_loses_its_process_is_made_in_a_child(
+    kind: str, at: str, code: int, seen: dict[str, str], tmp_path: Path
+) -> None:
+    """`git bisect run` ends at a script that a signal ends."""
+    script = finding_script(finding(kind, LOST)).replace("import json\n", "import json\nimport os\n", 1)
+    (line,) = re.findall(rf"{at.partition('=')[0]}= .*", script)
+    (tmp_path / "repro.py").write_text(script.replace(line, at).replace("(60, 65)", "(20, 25)"))
+    done = subprocess.run([sys.executable, "repro.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, json.loads(done.stdout)["seen"]) == (code, seen)
 
 
 def test_a_missing_assertion(capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,9 +124,11 @@ def test_a_script_shows_its_finding(tmp_path: Path, scripts: tuple[Finding, ...]
     assert {name: result for name, (code, result) in results.items() if code != 1} == {}
 
 
-def test_the_script_and_the_snippet_of_a_crash_end_their_process(tmp_path: Path) -> None:
-    results = run_scripts(CRASHES, sys.executable, JOBS, lambda _: None)
-    assert [(result.finding, result.status) for result in results] == [(one.id, "shows") for one in CRASHES]
+def test_the_script_of_a_crash_reports_it_and_the_snippet_ends_its_process(tmp_path: Path) -> None:
+    seen = {"captured": "ends the process"}
+    for forked in (False, True):
+        results = run_scripts(CRASHES, sys.executable, JOBS, lambda _: None, forked=forked)
+        assert [(one.finding, one.status, one.seen) for one in results] == [(one.id, "shows", seen) for one in CRASHES]
     for finding in CRASHES:
         (tmp_path / "snippet.py").write_text(finding_snippet(finding))
         ended = subprocess.run([sys.executable, "snippet.py"], cwd=tmp_path, capture_output=True, check=False)
