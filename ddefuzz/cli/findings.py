@@ -165,6 +165,7 @@ def show(
     with Database.open(db, create=False) as database:
         finding = resolve(database, finding_id)
         by_version = database.read(lambda session: results(session, finding.id))
+        alike = database.read(lambda session: listing.of_same_program(session, finding))
     for former in finding.former:
         if finding_id in former and finding_id not in finding.id:
             say(f"{former} is now {finding.id}")
@@ -181,7 +182,7 @@ def show(
     elif minimal or original:
         write_stdout(block(_program(finding, minimal=minimal)), is_document=True)
     else:
-        view = show_view(finding, current_invocation(), status_by_version(finding, by_version))
+        view = show_view(finding, current_invocation(), status_by_version(finding, by_version), alike)
         deliver(page_writers(finding.id, view, as_document(finding)), output)
 
 

@@ -169,6 +169,13 @@ def near(session: Session, finding: Finding, most: int) -> tuple[FindingSummary,
     return by_ids(session, names.all())
 
 
+def of_same_program(session: Session, finding: Finding) -> tuple[FindingSummary, ...]:
+    """Other findings with the same smallest program, by id."""
+    digest = finding.program_digest
+    listed = selected(session, Query()) if digest else ()
+    return tuple(one for one in listed if one.program_digest == digest and one.id != finding.id)
+
+
 def counts(session: Session) -> Counts:
     """The numbers of findings in each state, of each kind and of each cause."""
     by_state = _grouped(session, FINDINGS.c.state)

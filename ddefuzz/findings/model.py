@@ -7,6 +7,7 @@ their order.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tempfile
 from collections.abc import Mapping
@@ -264,6 +265,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return raised.expression if raised is not None else ""
 
     @property
+    def program_digest(self) -> str:
+        """Equal for findings with the same smallest program, whose names minimizing makes alike. Empty without one."""
+        return hashlib.sha256(self.minimal.encode()).hexdigest()[:12] if self.minimal is not None else ""
+
+    @property
     def failures(self) -> tuple[Failure, ...]:
         """All that it stores."""
         stored = (self.failure, self.shown, *(seen.observed for seen in self.occurrences))
@@ -358,6 +364,7 @@ class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
     first_seen: str | None
     last_seen: str | None
     data_dependent: bool | None
+    program_digest: str = ""  # empty in rows that were saved without it
 
     def __post_init__(self) -> None:
         for time in filter(None, (self.first_seen, self.last_seen)):

@@ -91,6 +91,11 @@ def similar(finding: Finding, others: Iterable[FindingSummary]) -> Sequence[Find
     return sorted(near, key=lambda other: (-shared(other), other.id))[:MOST_SIMILAR]
 
 
+def same_program(others: Iterable[FindingSummary]) -> tuple[str, str]:
+    """The name and the value of the fact which other findings have the same smallest program."""
+    return "same program", "\n".join(f"{one.id}: {one.title}" for one in others)
+
+
 MARK = "→"
 
 

@@ -36,7 +36,7 @@ from ddefuzz.show.blocks import (
     prose,
     table,
 )
-from ddefuzz.show.evidence import MARK, evidence_blocks, facts_of, stack_to_site
+from ddefuzz.show.evidence import MARK, evidence_blocks, facts_of, same_program, stack_to_site
 from ddefuzz.show.record import Outcome, Report, Result
 
 
@@ -145,10 +145,14 @@ def list_view(
         yield Commands(commands, f"{counted(len(findings), 'finding')}. {f'{more} ' if left_out else ''}Next:")
 
 
-def show_view(finding: Finding, call: Invocation, matrix: str = "") -> Iterator[Block]:
-    """Everything about one finding, with commands for what to do next. `matrix` says what it does by version."""
+def show_view(
+    finding: Finding, call: Invocation, matrix: str = "", alike: Iterable[FindingSummary] = ()
+) -> Iterator[Block]:
+    """Everything about one finding, with commands for what to do next. `matrix` says what it does by version, `alike`
+    are the other findings with the same smallest program.
+    """
     yield Heading(f"{finding.id}: {finding.title}", 1)
-    yield Facts((*facts_of(finding), ("matrix", matrix)))
+    yield Facts((*facts_of(finding), ("matrix", matrix), same_program(alike)))
     if finding.minimal is not None:
         yield Heading("smallest program")
         yield Code(finding.minimal)

@@ -29,6 +29,7 @@ from ddefuzz.show.evidence import (
     facts_of,
     message_of,
     native_place,
+    same_program,
     similar,
     site_lines,
     snippet_of,
@@ -71,12 +72,13 @@ def finding_page(database: Database, asked: PageQuery, finding_id: str) -> Findi
     del asked
     finding = database.get(finding_id)
     others = database.read(lambda session: listing.near(session, finding, MOST_NEAR))
+    alike = database.read(lambda session: listing.of_same_program(session, finding))
     same_change = of_same_change(finding, others)
     source, place = site_lines(finding), native_place(finding)
     stack = None if finding.evidence is None else stack_to_site(finding.evidence, finding.site)
     return FindingPage(
         finding=as_document(finding),
-        facts={name: value for name, value in facts_of(finding) if value},
+        facts={name: value for name, value in (*facts_of(finding), same_program(alike)) if value},
         snippet=snippet_of(finding),
         message=message_of(finding),
         source_url="" if source is None else url_of(source.path, source.line, installed_version()),

@@ -272,6 +272,16 @@ def test_show_says_everything_and_what_to_type_next(url: str) -> None:
         assert part in shown
 
 
+def test_show_names_the_findings_with_the_same_smallest_program(url: str) -> None:
+    with Database.open(url) as database:
+        database.put([msgspec.structs.replace(one, minimal=PROGRAM) for one in database.findings()], frozenset())
+        other = msgspec.structs.replace(database.get(ROLL.key), minimal=PROGRAM.replace("2)", "3)"))
+    assert f"same program      {ROLL.key}: {other.title}" in findings(url, "show", CHUNK.key).stdout
+    with Database.open(url) as database:
+        database.put([other], frozenset())
+    assert "same program" not in findings(url, "show", CHUNK.key).stdout
+
+
 def refused(url: str) -> str:
     """Put in a finding that is not about data; returns its id."""
     observation = Observation("compile", EXPLICIT, "fail", "", (ExceptionInfo("Unsupported", "a skipped function"),))
