@@ -26,6 +26,7 @@ from ddefuzz.classify.site import (
     python_site,
     quoted_site,
     site,
+    site_of,
     user_frame,
 )
 from ddefuzz.execute.protocol import ExceptionInfo, Observation
@@ -51,11 +52,14 @@ _FATAL_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<fu
 
 
 class Location(NamedTuple):
-    """The site and anchor of a failure, and the frame that shows them, if there is one."""
+    """The site and anchor of a failure, and the frame that shows them, if there is one. `path` are the frames that lead
+    to it, if an experiment knows them.
+    """
 
     site: Site
     frame: Frame | None
     anchor: str
+    path: tuple[Frame, ...] = ()
 
 
 def guarded(observation: Observation) -> Location:
@@ -179,7 +183,7 @@ def _user_frame(observation: Observation) -> Frame | None:
 
 def _raised_at(exception: ExceptionInfo) -> Site:
     frames = [frame for frame in exception.frames if is_framework(frame)]
-    return Site("Python", frames[-1].file, frames[-1].function) if frames else Site("Python", None, None)
+    return site_of(frames[-1], frames) if frames else Site("Python", None, None)
 
 
 def lasting(message: str) -> str:

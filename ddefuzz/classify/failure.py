@@ -8,6 +8,7 @@ import msgspec
 
 from ddefuzz.execute.protocol import ExceptionInfo, Observation
 from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Frame
 from ddefuzz.instrument.torch_api import names_of
 from ddefuzz.program.sizes import CallSize
 
@@ -19,7 +20,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """An observation that an oracle judged wrong: the kind, the observation itself, and one line of evidence.
 
     `size` names the call that shows it, if a call does. `second` is the same run under other semantics, if the failure
-    is a difference between the two.
+    is a difference between the two. `path` are the frames that lead to the guard that an experiment blames.
     """
 
     kind: Kind
@@ -27,6 +28,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: str
     size: CallSize | None = None
     second: Observation | None = None
+    path: tuple[Frame, ...] = ()
 
 
 GUARD_EXCEPTIONS = names_of([torch_api.GUARD_ERROR])

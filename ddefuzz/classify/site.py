@@ -50,11 +50,11 @@ def python_site(real: tuple[Frame, ...], traced: tuple[Frame, ...]) -> tuple[Sit
     for frames in (inside_tracer(real), traced):
         frame = _innermost(frames)
         if frame is not None:
-            return _of(frame, frames), frame
+            return site_of(frame, frames), frame
     rest = [frame for frame in (*traced, *inside_tracer(real)) if not is_guard_plumbing(frame)]
     if not rest:
         raise DdefuzzError(f"no frame to blame among {len(real)} real and {len(traced)} traced frames")
-    return _of(rest[-1], rest), rest[-1]
+    return site_of(rest[-1], rest), rest[-1]
 
 
 def inside_tracer(real: tuple[Frame, ...]) -> tuple[Frame, ...]:
@@ -73,7 +73,8 @@ def _innermost(frames: tuple[Frame, ...]) -> Frame | None:
     return next((frame for frame in reversed(frames) if not is_python_plumbing(frame)), None)
 
 
-def _of(frame: Frame, frames: Iterable[Frame]) -> Site:
+def site_of(frame: Frame, frames: Iterable[Frame]) -> Site:
+    """The site of a frame among others."""
     if not is_framework(frame):
         return USER_SITE
     return Site("Python", frame.file, _function(frame, tuple(frames)))

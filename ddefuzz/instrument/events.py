@@ -100,7 +100,8 @@ class Guard(msgspec.Struct, frozen=True):
 
     `method` is the function that called `evaluate_expr`: `guard_or_false`, `guard_or_true`,
     `guard_size_oblivious`, `guard_bool` and others. `counterfactual` compares the fallback with the result of
-    size-oblivious semantics for the same expression. `code` is the line of source at the place, empty for C++.
+    size-oblivious semantics for the same expression. `code` is the line of source at the place, empty for C++. `path`
+    are the Python frames that lead to a guard to which an experiment gave its value, outermost first.
     """
 
     place: Place
@@ -111,6 +112,7 @@ class Guard(msgspec.Struct, frozen=True):
     function: str = ""
     count: int = 1
     code: str = ""
+    path: tuple[Frame, ...] = ()
 
 
 ConstraintKind: TypeAlias = Literal["assertion", "replacement", "range", "guard"]

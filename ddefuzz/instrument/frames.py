@@ -150,9 +150,15 @@ def display_file(file: str) -> str:
     return file
 
 
+def function_of(code: CodeType) -> str:
+    """The unqualified name of its function. For a lambda or a comprehension, that of the function that it is in."""
+    names = (part.rpartition(".")[2] for part in reversed(code.co_qualname.split(".<locals>.")))
+    return next((name for name in names if not name.startswith("<")), code.co_name)
+
+
 def frame_at(code: CodeType, line: int) -> Frame:
     """A line of some code."""
-    return Frame(display_file(code.co_filename), line, code.co_name, line_text(code.co_filename, line))
+    return Frame(display_file(code.co_filename), line, function_of(code), line_text(code.co_filename, line))
 
 
 def own_line(place: Place, traced: tuple[RawFrame, ...]) -> Place | None:
@@ -179,6 +185,16 @@ def python_frames(real: RealStack) -> tuple[Frame, ...]:
 def traced_frames(traced: tuple[RawFrame, ...]) -> tuple[Frame, ...]:
     """The interpreted stack as records, outermost first, without ddefuzz's own frames."""
     return tuple(_render(frame) for frame in reversed(traced) if not is_own(frame.code))
+
+
+def whole_frames(stacks: Stacks) -> tuple[Frame, ...]:
+    """Both stacks as one: the interpreted one, and in it what runs inside of dynamo's interpreter."""
+    real = python_frames(stacks.real)
+    if not stacks.traced:
+        return real
+    step = display_file(step_code().co_filename)
+    inside = next((at for at, frame in enumerate(real) if frame.file == step), len(real))
+    return (*traced_frames(stacks.traced), *real[inside:])
 
 
 def traceback_frames(traceback: TracebackType | None) -> tuple[Frame, ...]:
@@ -321,7 +337,7 @@ def _render(raw: RawFrame) -> Frame:
     file = raw.code.co_filename
     segment = _segment(file, raw.span) if raw.span is not None else ""
     code = segment or line_text(file, raw.line)
-    return Frame(display_file(file), raw.line, raw.code.co_name, code, exact=bool(segment))
+    return Frame(display_file(file), raw.line, function_of(raw.code), code, exact=bool(segment))
 
 
 def _segment(file: str, span: Span) -> str:

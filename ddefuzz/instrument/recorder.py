@@ -272,6 +272,7 @@ class Recorder:
     _guards: dict[_GuardKey, int] = field(default_factory=dict)
     _places: dict[tuple[CodeType, int], Place] = field(default_factory=dict)
     _origins: dict[Any, _Origin] = field(default_factory=dict)
+    _forced: dict[_GuardKey, frames.Stacks] = field(default_factory=dict)
     _raises: weakref.WeakKeyDictionary[BaseException, _RawRaise] = field(default_factory=weakref.WeakKeyDictionary)
     _quotable: dict[str, _RawRaise] = field(default_factory=dict)
     _caught: _RawRaise | None = None
@@ -290,10 +291,11 @@ class Recorder:
             if isinstance(key.where, str):
                 place, function, code = Place("C++", key.where, key.line), "", ""
             else:
-                place, function = self._place(key.where, key.line), key.where.co_name
+                place, function = self._place(key.where, key.line), frames.function_of(key.where)
                 code = frames.line_text(key.where.co_filename, key.line)
             expression = text[key.expression]
-            guard = Guard(place, key.method, expression, key.fallback, key.counterfactual, function, code=code)
+            path = frames.whole_frames(self._forced[key]) if key in self._forced else ()
+            guard = Guard(place, key.method, expression, key.fallback, key.counterfactual, function, 1, code, path)
             counts[guard] = counts.get(guard, 0) + count
         return tuple(msgspec.structs.replace(guard, count=count) for guard, count in counts.items())
 
@@ -397,7 +399,10 @@ class Recorder:
             fallback = forced.value
         key = _GuardKey(where, line, call.method, expression, fallback, self._counterfactual(env, expression, fallback))
         if self.listener is not None and key not in self._guards:
-            self.listener.on_fallback(place, "" if isinstance(where, str) else where.co_name, call.method, fallback)
+            function = "" if isinstance(where, str) else frames.function_of(where)
+            self.listener.on_fallback(place, function, call.method, fallback)
+        if forced is not None and key not in self._forced:
+            self._forced[key] = frames.take(frame, self.root)
         self._guards[key] = self._guards.get(key, 0) + 1
         return place
 

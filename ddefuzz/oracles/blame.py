@@ -160,7 +160,17 @@ def blamed_guard(seen: OracleInput, call: Call, shows: Shows, runner: Runner) ->
     blamed = fewest(suspects, fixes)
     if len(blamed) == 1:
         blamed = (_decisive(blamed[0], suspects, fixes, fixed),)
-    return blamed[0][0] if blamed else None
+    if not blamed:
+        return None
+    guard, value = blamed[0]
+    return answered_in(fixed[blamed], guard, value) if blamed in fixed else guard
+
+
+def answered_in(observation: Observation, guard: Guard, value: bool) -> Guard:
+    """The guard as an experiment recorded it that gave it a value, with the frames that lead to it; else as it is."""
+    alike = (one for one in observation.guards if (one.place, one.expression) == (guard.place, guard.expression))
+    path = next((one.path for one in alike if one.fallback is value), ())
+    return msgspec.structs.replace(guard, path=path)
 
 
 def _decisive(
@@ -274,8 +284,8 @@ def at_guard(guard: Guard) -> Location:
     in_torch = bool(guard.code) and is_framework(frame)
     anchor = short_anchor(frame) if in_torch else f"{guard.method} {relation(guard.expression)}".strip()
     if guard.place.language == "C++":
-        return Location(Site("C++", None, guard.place.file), frame, anchor)
-    return Location(Site("Python", guard.place.file, guard.function), frame, anchor)
+        return Location(Site("C++", None, guard.place.file), frame, anchor, guard.path)
+    return Location(Site("Python", guard.place.file, guard.function), frame, anchor, guard.path)
 
 
 def at_maker(constraint: Constraint) -> Location:

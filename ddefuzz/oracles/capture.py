@@ -246,7 +246,8 @@ def site_frame(failure: Failure, site: Site) -> Frame | None:
 def stack_to(failure: Failure, place: Site) -> Stack:
     """The frames from the user's line to the site.
 
-    If a captured program failed, they lead to what made the assertion that it failed, if it is known.
+    If a captured program failed, they lead to the guard that is blamed, else to what made the assertion that it failed,
+    if one of them is known.
     """
     if failure.kind in KINDS:
         frame = site_frame(failure, place)
@@ -254,8 +255,9 @@ def stack_to(failure: Failure, place: Site) -> Stack:
     else:
         failed = {call.captured.expression for call in failure.observation.calls}
         made = next((one for one in failure.observation.constraints if one.text in failed), None)
-        frame, traced, native = None, (), ()
-        real = () if made is None else (*made.traced, *made.python)
+        at_place = (one for one in reversed(failure.path) if (one.file, one.function) == (place.module, place.function))
+        frame, traced, native = next(at_place, None), (), ()
+        real = failure.path or (() if made is None else (*made.traced, *made.python))
     site = frame if frame is not None and _shows(frame, place) else None
     whole = (*traced, *inside_tracer(real)) if traced else real
     python = [frame for frame in whole if frame == site or not is_python_plumbing(frame)]

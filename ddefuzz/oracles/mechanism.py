@@ -17,7 +17,7 @@ from ddefuzz.execute.protocol import Call, Observation, Runner
 from ddefuzz.instrument.events import Guard
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.acceptance import ABOUT_THE_TAPE, unspecified
-from ddefuzz.oracles.blame import OracleInput, at_guard, captured_again, fewest, unknown
+from ddefuzz.oracles.blame import OracleInput, answered_in, at_guard, captured_again, fewest, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.verdict import accepted, assumed_away, refuses_example, values_differ
 from ddefuzz.program.sizes import CALL_SIZES
@@ -77,15 +77,17 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     size = failure.size
     there = next((call for call in other.calls if call.size == size), None)
 
+    runs: dict[tuple[Guard, ...], Observation] = {}
+
     def as_there(chosen: tuple[Guard, ...]) -> bool:
         answers = tuple((guard, not guard.fallback) for guard in chosen)
-        again = captured_again(seen, answers, () if size is None else (size,), runner)
+        again = runs[chosen] = captured_again(seen, answers, () if size is None else (size,), runner)
         if there is None:
             return again.outcome == other.outcome
         return any(wrong(call) == wrong(there) for call in again.calls)
 
     blamed = fewest(suspects, as_there)
-    return at_guard(blamed[0]) if blamed else unknown(seen)
+    return at_guard(answered_in(runs[blamed], blamed[0], not blamed[0].fallback)) if blamed else unknown(seen)
 
 
 def answered_otherwise(explicit: Observation, other: Observation) -> tuple[Guard, ...]:

@@ -190,6 +190,7 @@ def _classified(oracle: Oracle, failure: Failure, seen: OracleInput, runner: Run
     if row.cause is None:
         return ruled(failure, located)
     cause = row.cause(failure, located.site) if callable(row.cause) else row.cause
+    failure = msgspec.structs.replace(failure, path=located.path)
     signature = Signature(failure.kind, located.site, located.anchor)
     return Classification(failure, signature, cause, oracle.name, located.frame)
 

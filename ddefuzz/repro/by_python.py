@@ -56,8 +56,8 @@ def frames_of(error: BaseException) -> list[Frame]:
 def frame_of(code: CodeType, line: int, span: Any) -> Frame:
     """The frame of code at a line and, from Python 3.11 on, at a span: line, end line, column, end column."""
     first, last, left, right = (line, line, 0, 10**6) if span is None or None in tuple(span) else span
-    # A comprehension counts as its function, of which it is a part from Python 3.12 on.
-    name = re.sub(r"(\.<locals>\.<(list|set|dict|gen)\w+>)+$", "", getattr(code, "co_qualname", code.co_name))
+    # A comprehension counts as its function, of which it is a part from Python 3.12 on, and so does a lambda.
+    name = re.sub(r"(\.<locals>\.<\w+>)+$", "", getattr(code, "co_qualname", code.co_name))
     return Frame(code.co_filename, name.rpartition(".")[2], (first, left), (last, right))
 
 

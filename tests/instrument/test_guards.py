@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, guard_or_false, guard_or_true
 
-from ddefuzz.instrument import torch_api
+from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Guard, Mechanism, Place
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.recorder import Recorder
@@ -117,7 +119,11 @@ def test_the_place_and_stacks_of_a_guard_in_python() -> None:
     assert raised.place.file.endswith("test_guards.py")
     assert (raised.method, raised.native) == ("guard_bool", ())
     frame = next(frame for frame in reversed(raised.python) if not frame.file.startswith("torch/"))
-    assert (frame.function, frame.code, frame.exact) == ("<lambda>", "bool(x.shape[0] == 5)", True)
+    assert (frame.function, frame.code, frame.exact) == (
+        "test_the_place_and_stacks_of_a_guard_in_python",
+        "bool(x.shape[0] == 5)",
+        True,
+    )
     assert [(origin.symbol, origin.op) for origin in raised.symbols] == [("u0", "nonzero")]
     assert raised.symbols[0].frame.code == "torch.ones(6).nonzero()"
 
@@ -188,3 +194,14 @@ def test_the_code_of_a_frame_is_the_undecided_clause(decide: Callable[[Any], Any
             raised = caught(recorder, lambda: clauses(x, decide))
         frame = next(frame for frame in reversed(raised.python) if not frame.file.startswith("torch/"))
     assert (frame.code, frame.exact) == (code, True)
+
+
+AT_TOP = lambda: None  # noqa: E731 it has no function
+
+
+def test_a_lambda_and_a_comprehension_have_the_name_of_their_function() -> None:
+    inner = lambda: [sys._getframe().f_code for _ in range(1)]  # noqa: E731
+    (code,) = inner()
+    assert frames.function_of(code) == "test_a_lambda_and_a_comprehension_have_the_name_of_their_function"
+    assert frames.function_of(AT_TOP.__code__) == "<lambda>"
+    assert frames.function_of(Path.open.__code__) == "open"

@@ -11,7 +11,9 @@ import torch
 
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import EXPLICIT, ProgramSubject, Run, Stage
+from ddefuzz.findings.model import slim
 from ddefuzz.instrument.events import Answer, Place
+from ddefuzz.oracles.capture import stack_to
 from ddefuzz.oracles.program import judge_program
 
 HEADER = "# ddefuzz program v1\n# inputs: x = "
@@ -51,8 +53,7 @@ def program(x: Float32[Tensor, "u0=3 u1=4"], y: Float32[Tensor, "u2=3 1"], z: Fl
 
 
 IN_SQUEEZE = (
-    "missing-assertion at torch/_refs/__init__.py:<genexpr>"
-    " [tuple((d for d in dims if guard_or_false(a.shape[d] == 1)))]"
+    "missing-assertion at torch/_refs/__init__.py:squeeze [tuple((d for d in dims if guard_or_false(a.shape[d] == 1)))]"
 )
 
 
@@ -161,3 +162,17 @@ def test_an_inverted_answer_is_named_by_its_line(fault: Inverted) -> None:
     oracles = ("agreement", "assertions")
     (judged,) = judge_program(fault.text, (fault.stage,), (semantics,), observe, oracles=oracles, compare=False)
     assert {one.frame.line if one.frame else None for one in judged.failures} == {fault.line()}
+
+
+@pytest.mark.slow
+def test_the_page_has_the_frames_that_lead_to_the_blamed_guard() -> None:
+    (judged,) = judge_program(SQUEEZES, ("aot",), (EXPLICIT,), observe, oracles=("assertions",), compare=False)
+    (found,) = judged.failures
+    stack = stack_to(slim(found.failure), found.signature.site)
+    assert stack.site is not None
+    assert (stack.site, stack.site.file, stack.site.function) == (
+        stack.frames[-1],
+        "torch/_refs/__init__.py",
+        "squeeze",
+    )
+    assert [guard.path for guard in judged.observation.guards if guard.path] == []
