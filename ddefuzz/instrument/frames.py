@@ -150,8 +150,12 @@ def display_file(file: str) -> str:
     return file
 
 
-def function_of(code: CodeType) -> str:
-    """The unqualified name of its function. For a lambda or a comprehension, that of the function that it is in."""
+def function_of(code: CodeType | str) -> str:
+    """The unqualified name of its function. For a lambda or a comprehension, that of the function that it is in; empty
+    for a file of C++.
+    """
+    if isinstance(code, str):
+        return ""
     names = (part.rpartition(".")[2] for part in reversed(code.co_qualname.split(".<locals>.")))
     return next((name for name in names if not name.startswith("<")), code.co_name)
 
@@ -187,8 +191,10 @@ def traced_frames(traced: tuple[RawFrame, ...]) -> tuple[Frame, ...]:
     return tuple(_render(frame) for frame in reversed(traced) if not is_own(frame.code))
 
 
-def whole_frames(stacks: Stacks) -> tuple[Frame, ...]:
+def whole_frames(stacks: Stacks | None) -> tuple[Frame, ...]:
     """Both stacks as one: the interpreted one, and in it what runs inside of dynamo's interpreter."""
+    if stacks is None:
+        return ()
     real = python_frames(stacks.real)
     if not stacks.traced:
         return real

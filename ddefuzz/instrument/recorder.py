@@ -272,7 +272,7 @@ class Recorder:
     _guards: dict[_GuardKey, int] = field(default_factory=dict)
     _places: dict[tuple[CodeType, int], Place] = field(default_factory=dict)
     _origins: dict[Any, _Origin] = field(default_factory=dict)
-    _forced: dict[_GuardKey, frames.Stacks] = field(default_factory=dict)
+    _forced: dict[tuple[CodeType | str, int, Any], frames.Stacks] = field(default_factory=dict)
     _raises: weakref.WeakKeyDictionary[BaseException, _RawRaise] = field(default_factory=weakref.WeakKeyDictionary)
     _quotable: dict[str, _RawRaise] = field(default_factory=dict)
     _caught: _RawRaise | None = None
@@ -288,13 +288,10 @@ class Recorder:
         for key, count in self._guards.items():
             if key.expression not in text:
                 text[key.expression] = str(key.expression)
-            if isinstance(key.where, str):
-                place, function, code = Place("C++", key.where, key.line), "", ""
-            else:
-                place, function = self._place(key.where, key.line), frames.function_of(key.where)
-                code = frames.line_text(key.where.co_filename, key.line)
+            place, function = self._place(key.where, key.line), frames.function_of(key.where)
+            code = "" if isinstance(key.where, str) else frames.line_text(key.where.co_filename, key.line)
             expression = text[key.expression]
-            path = frames.whole_frames(self._forced[key]) if key in self._forced else ()
+            path = frames.whole_frames(self._forced.get((key.where, key.line, key.expression)))
             guard = Guard(place, key.method, expression, key.fallback, key.counterfactual, function, 1, code, path)
             counts[guard] = counts.get(guard, 0) + count
         return tuple(msgspec.structs.replace(guard, count=count) for guard, count in counts.items())
@@ -393,16 +390,14 @@ class Recorder:
     def record_fallback(self, env: Any, expression: Any, fallback: bool, frame: FrameType) -> Place:
         """Record that a guard under `frame` takes its fallback, or an experiment's value in its place."""
         call, where, line = self._evaluated_at(frame, "guard_or_true" if fallback else "guard_or_false")
-        place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
+        place = self._place(where, line)
         forced = self.answer_at(place, expression)
         if forced is not None and forced.value is not None:
             fallback = forced.value
+            self._forced.setdefault((where, line, expression), frames.take(frame, self.root))
         key = _GuardKey(where, line, call.method, expression, fallback, self._counterfactual(env, expression, fallback))
         if self.listener is not None and key not in self._guards:
-            function = "" if isinstance(where, str) else frames.function_of(where)
-            self.listener.on_fallback(place, function, call.method, fallback)
-        if forced is not None and key not in self._forced:
-            self._forced[key] = frames.take(frame, self.root)
+            self.listener.on_fallback(place, frames.function_of(where), call.method, fallback)
         self._guards[key] = self._guards.get(key, 0) + 1
         return place
 
@@ -419,7 +414,7 @@ class Recorder:
     def record_error(self, error: BaseException, expression: Any, frame: FrameType) -> None:
         """Record a data-dependent error with everything needed to explain it, in case it becomes the final failure."""
         call, where, line = self._evaluated_at(frame, "")
-        place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
+        place = self._place(where, line)
         raw = _RawRaise(
             expression=expression,
             call=call,
@@ -469,7 +464,7 @@ class Recorder:
         if key in self._constraints:
             return
         call, where, line = self._evaluated_at(frame, "")
-        place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
+        place = self._place(where, line)
         native = frames.native_backtrace() if place.language == "C++" or kind == "guard" else None
         stacks = frames.take(frame, self.root)
         follows = "" if kind == "assertion" else self.asserting
@@ -484,8 +479,7 @@ class Recorder:
 
     def place_at(self, frame: FrameType) -> Place:
         """The place of the code under `frame` that evaluates a guard or makes an assertion."""
-        _, where, line = self._evaluated_at(frame, "")
-        return Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
+        return self._place(*self._evaluated_at(frame, "")[1:])
 
     def record_refusal(self, error: BaseException) -> None:
         """Record the caller of an op whose output is data."""
@@ -524,11 +518,12 @@ class Recorder:
                 code, line = traced[0].code, traced[0].line
         return call or NodeCall(method, "", 0), code, line
 
-    def _place(self, code: CodeType, line: int) -> Place:
-        key = (code, line)
-        if key not in self._places:
-            self._places[key] = Place("Python", frames.display_file(code.co_filename), line)
-        return self._places[key]
+    def _place(self, code: CodeType | str, line: int) -> Place:
+        if isinstance(code, str):
+            return Place("C++", code, line)
+        if (code, line) not in self._places:
+            self._places[code, line] = Place("Python", frames.display_file(code.co_filename), line)
+        return self._places[code, line]
 
     def _counterfactual(self, env: Any, expression: Any, fallback: bool) -> Counterfactual:
         # Evaluated once per expression, as the lru_cache of size-oblivious semantics would do.

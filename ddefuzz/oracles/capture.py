@@ -108,8 +108,8 @@ def _refuses(classified: Classification) -> str:
 def _raises(classified: Classification) -> str:
     """The message has the values, which code at the site does not have. Its own may be empty (`StopIteration`)."""
     errors = reversed(classified.failure.observation.exceptions)
-    said = next((f"{error.name}: {abridged(title)}" for error in errors if (title := chain.title_of(error))), "")
-    return f"{_site(classified)} raises {said or shortened(classified.signature.anchor)}"
+    messages = (f"{error.name}: {abridged(title)}" for error in errors if (title := chain.title_of(error)))
+    return f"{_site(classified)} raises {next(messages, shortened(classified.signature.anchor))}"
 
 
 def _lacks_a_value(classified: Classification) -> str:
