@@ -363,13 +363,12 @@ FIXES: Final = (
         "torch/_meta_registrations.py:meta_adaptive_max_pool2d: out = input.new_empty(out_shape).to(memory_fo",
     ),
     Fix(
-        "torch/_prims_common/__init__.py",
-        "check_contiguous_sizes_strides",
-        "maybe_guard_or_true(y != expected_stride)",
-        "False",
-        PASSES,
+        "torch/_subclasses/fake_impls.py",
+        "_view_unbacked_meta",
+        "is_contiguous(a)",
+        "is_contiguous(a, false_if_dde=True)",
+        "torch/_subclasses/fake_impls.py:_view_unbacked_meta: new_strides = _compute_stride(",
     ),
-    Fix("torch/_prims_common/__init__.py", "is_contiguous", "maybe_guard_or_false(a.numel() < 2)", "True", PASSES),
     Fix(
         "torch/_refs/__init__.py",
         "<genexpr>",
