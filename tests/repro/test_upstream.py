@@ -30,7 +30,7 @@ def finding(id_: str) -> Finding:
 
 def of_kind(kind: str) -> Finding:
     """A finding as if it were of another kind: one of a captured program, or of a failed capture for `regressed`."""
-    found = finding("dde-0281d59a74" if kind == "regressed" else "missing-assertion-1188ac506b")
+    found = finding("dde-0281d59a74" if kind == "regressed" else "missing-assertion-5a18ae232c")
     assert found.evidence is not None
     evidence = msgspec.structs.replace(found.evidence, kind=kind)
     return msgspec.structs.replace(found, signature=msgspec.structs.replace(found.signature, kind=kind), shown=evidence)
@@ -51,7 +51,7 @@ FORMS: dict[str, Callable[[Finding], str]] = {
         ("issue.md", "dde-08f7b02bbb"),
         ("issue.md", "dde-15a767252d"),
         ("issue.md", "recompiles-05043ab947"),
-        ("issue.md", "missing-assertion-1188ac506b"),
+        ("issue.md", "missing-assertion-5a18ae232c"),
         ("unittest.py", "dde-08f7b02bbb"),
         ("unittest.py", "dde-15a767252d"),
         ("unittest.py", "recompiles-05043ab947"),
@@ -108,7 +108,7 @@ def test_a_test_that_counts_compilations_is_python() -> None:
     assert "assert counter.frame_count <= 2" in text
 
 
-@pytest.mark.parametrize("name", ["recompiles-05043ab947", "missing-assertion-1188ac506b"])
+@pytest.mark.parametrize("name", ["recompiles-05043ab947", "missing-assertion-5a18ae232c"])
 def test_exportdb_is_for_failed_exports(name: str) -> None:
     with pytest.raises(InputError, match=f"{name}: found the kind .*, expected a failed export for ExportDB"):
         exportdb_example(finding(name))
