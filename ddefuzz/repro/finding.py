@@ -497,7 +497,7 @@ def _ending(stage: Stage, seen: Mapping[str, str], inputs: str) -> list[str]:
     if "differs" in seen:
         strides = ", check_stride=True" if seen["differs"] == "strides" else ""
         return [f"torch.testing.assert_close({captured}, {eager}{strides})"]
-    if seen["eager"] == "returns":
+    if seen.get("eager") != "raises":
         return [f"{eager.replace('*inputs', f'*{inputs}')}  # eager takes these inputs", "captured(*inputs)"]
     return [f"{captured}  # takes inputs that eager refuses", eager]
 
