@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -200,7 +201,7 @@ AT_TOP = lambda: None  # noqa: E731 it has no function
 
 
 def test_a_lambda_and_a_comprehension_have_the_name_of_their_function() -> None:
-    inner = lambda: [sys._getframe().f_code for _ in range(1)]  # noqa: E731
+    inner: Callable[[], list[CodeType]] = lambda: [sys._getframe().f_code for _ in range(1)]  # noqa: E731
     (code,) = inner()
     assert frames.function_of(code) == "test_a_lambda_and_a_comprehension_have_the_name_of_their_function"
     assert frames.function_of(AT_TOP.__code__) == "<lambda>"
