@@ -24,6 +24,7 @@ class Fix(NamedTuple):
 
 
 UNPATCHED: Final = {
+    "zip(padded_sequences, lengths, strict=True)": "iterates over the lengths, each of which becomes an int",
     (
         "torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, "
         "torch.backends.cudnn.enabled)"
@@ -331,6 +332,27 @@ FIXES: Final = (
     ),
     Fix("torch/_meta_registrations.py", "meta_baddbmm", "batch2_sizes[0] == bs", "True", PASSES),
     Fix("torch/_meta_registrations.py", "meta_searchsorted", "sorted_sequence.shape == sorter.shape", "True", PASSES),
+    Fix(
+        "torch/_meta_registrations.py",
+        "meta_searchsorted",
+        "sorted_sequence.shape[:-1] == self.shape[:-1]",
+        "True",
+        PASSES,
+    ),
+    Fix(
+        "torch/_decomp/decompositions.py",
+        "pad_sequence",
+        "max((x.size(0) for x in sequences))",
+        "torch.sym_max(sequences[0].size(0), sequences[-1].size(0))",
+        PASSES,
+    ),
+    Fix(
+        "torch/nn/modules/adaptive.py",
+        "forward",
+        "row_indices.numel() == 0",
+        "False",
+        "torch/nn/modules/adaptive.py:forward: if used_rows != batch_size:",
+    ),
     Fix("torch/_meta_registrations.py", "meta_take", "self.numel() == 0", "False", PASSES),
     Fix("torch/_meta_registrations.py", "meta_upsample_bimode2d_aa", "input.numel() != 0", "True", PASSES),
     Fix(
