@@ -9,7 +9,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -70,7 +70,8 @@ def installed(wheel: Wheel, folder: Path, index: Index = False) -> Interpreter:
     """
     python = str(folder / ("bin" if sys.platform != "win32" else "Scripts") / "python")
     # pip is seen like all packages of this Python. Only if there is none it is unpacked, for 5 CPU seconds.
-    _run([sys.executable, "-m", "venv", *["--without-pip"] * (find_spec("pip") is not None), str(folder)], wheel)
+    without = ["--without-pip"] if any(distributions(name="pip")) else []
+    _run([sys.executable, "-m", "venv", *without, str(folder)], wheel)
     site = _run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], wheel).strip()
     outer = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     # As `addsitedir` does it, a ddefuzz that is installed as editable is seen, too.

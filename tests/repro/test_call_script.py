@@ -340,7 +340,7 @@ def test_a_node_of_which_the_graph_is_wrong_is_shown(
         capsys.readouterr()
         if stage in ("export", "aot"):
             exec(finding_snippet(shown), vars(module))
-            assert " but (4, 1) 0" in capsys.readouterr().out
+            assert " but ((4, 1), 0)" in capsys.readouterr().out
     torch._dynamo.reset()
 
 
