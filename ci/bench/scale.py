@@ -88,7 +88,7 @@ def _missed(cases: int, number: int, drawn: int) -> float:
     return math.exp(sum(logs) - math.lgamma(cases - number - drawn + 1) - math.lgamma(cases + 1))
 
 
-class Site(msgspec.Struct, frozen=True):
+class SiteEstimate(msgspec.Struct, frozen=True):
     """Of one kind of sites: seen, estimated with its 95% interval, the CPU seconds to see `SHARE` of the estimate,
     those of one more site at the end of the campaign, and how many sites the cores would reach.
     """
@@ -117,7 +117,7 @@ class Record(msgspec.Struct, frozen=True):
     torch: str
     cases: int
     cpu_seconds: float
-    sites: tuple[Site, ...]
+    sites: tuple[SiteEstimate, ...]
     limits: tuple[Limit, ...]
     schema: str = "ddefuzz.bench.scale/1"
 
@@ -168,7 +168,7 @@ def run(
     last = points[-1]
     counts = list(_counts(records, last))
     night = cores * hours * 3600.0
-    sites = tuple(_site(one, night) for one in counts)
+    sites = tuple(_site_estimate(one, night) for one in counts)
     service = Service(case_ms, driver_ms, store_ms, follow_up)
     limits = tuple(service.limit(drivers) for drivers in DRIVERS)
     record = Record(torch, last.cases, last.cpu_seconds, sites, limits)
@@ -188,10 +188,10 @@ def _counts(records: Iterable[SiteRecord], last: Progress) -> Iterator[Counts]:
         yield Counts(kind, tuple(min(number, last.cases) for number in numbers), last.cases, each)
 
 
-def _site(counts: Counts, night: float) -> Site:
+def _site_estimate(counts: Counts, night: float) -> SiteEstimate:
     known = counts.estimated
     cost, reach = counts.cost(counts.cases), counts.reached(round(night / counts.cpu_seconds))
-    return Site(counts.kind, known.seen, known.total, known.low, known.high, counts.cpu_for(SHARE), cost, reach)
+    return SiteEstimate(counts.kind, known.seen, known.total, known.low, known.high, counts.cpu_for(SHARE), cost, reach)
 
 
 def _view(record: Record, cores: int, hours: int) -> Iterable[Block]:

@@ -11,7 +11,7 @@ import ast
 import builtins
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -117,16 +117,12 @@ class Source:
         tree = syntax.parsed_expression(text)
         last = self.text.splitlines()[(node.end_lineno or node.lineno) - 1].encode()[node.end_col_offset :].decode()
         before = line.encode()[: node.col_offset].decode()
-        is_short = len(before) + len(text) + len(last) <= LONGEST_LINE
-        if "\n" in text or is_short or not isinstance(tree, ast.Call) or tree.keywords:
+        room = LONGEST_LINE - len(before) - len(last)
+        if len(text) <= room or "\n" in text or not isinstance(tree, ast.Call) or tree.keywords:
             return text
         indent = " " * (len(line) - len(line.lstrip()))
         parts = [ast.get_source_segment(text, one) or "" for one in tree.args]
-        lines = [", ".join(parts)]
-        if len(indent) + 4 + len(lines[0]) > LONGEST_LINE:
-            lines = [f"{part}," for part in parts]
-        inner = "".join(f"{indent}    {one}\n" for one in lines)
-        return f"{ast.get_source_segment(text, tree.func)}(\n{inner}{indent})"
+        return call_of(ast.get_source_segment(text, tree.func) or "", parts, indent, room)
 
     def indent(self, node: ast.stmt) -> str:
         """The white space before a statement. Empty if it is not the first on its line."""
@@ -135,6 +131,19 @@ class Source:
 
 
 LONGEST_LINE = 88  # torch's own limit
+
+
+def call_of(function: str, parts: Sequence[str], indent: str, room: int) -> str:
+    """A call as PyTorch's formatter writes it in a line with this indentation and so many columns left: whole, else
+    with its arguments on a line of their own, else with one a line.
+    """
+    inline = ", ".join(parts)
+    if len(function) + len(inline) + 2 <= room:
+        return f"{function}({inline})"
+    fits = len(indent) + 4 + len(inline) <= LONGEST_LINE
+    lines = [inline] if fits else [f"{part}," for part in parts]
+    return "".join([f"{function}(\n", *(f"{indent}    {one}\n" for one in lines), f"{indent})"])
+
 
 CHECKS = {
     "RuntimeError": "torch._check",

@@ -26,6 +26,7 @@ from ddefuzz.answers.patch import (
     Change,
     Patch,
     Source,
+    call_of,
     changes,
     falsity,
     located,
@@ -185,9 +186,7 @@ def _check_apart(
     if not indent or (before and not is_scripted):
         return None
     inner = f"{indent}    " if is_scripted else indent
-    call = f"{name}({', '.join(names)})"
-    if len(inner) + len(call) > LONGEST_LINE:
-        call = f"{name}(\n{inner}    {', '.join(names)}\n{inner})"
+    call = call_of(name, names, inner, LONGEST_LINE - len(inner))
     text = f"{call}{after}"
     if is_scripted:
         text = f"{before}if {OLD}:\n{old}\n{indent}else:\n{inner}{call}{after}"
