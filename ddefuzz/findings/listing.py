@@ -169,11 +169,14 @@ def near(session: Session, finding: Finding, most: int) -> tuple[FindingSummary,
     return by_ids(session, names.all())
 
 
+MOST_ALIKE = 100  # findings that are compared: the page of one may not read all
+
+
 def of_same_program(session: Session, finding: Finding) -> tuple[FindingSummary, ...]:
-    """Other findings with the same smallest program, by id."""
+    """Other findings near it (`near`) with the same smallest program, by id."""
     digest = finding.program_digest
-    listed = selected(session, Query()) if digest else ()
-    return tuple(one for one in listed if one.program_digest == digest and one.id != finding.id)
+    listed = near(session, finding, MOST_ALIKE) if digest else ()
+    return tuple(one for one in listed if one.program_digest == digest)
 
 
 def counts(session: Session) -> Counts:

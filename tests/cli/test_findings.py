@@ -272,13 +272,15 @@ def test_show_says_everything_and_what_to_type_next(url: str) -> None:
         assert part in shown
 
 
-def test_show_names_the_findings_with_the_same_smallest_program(url: str) -> None:
+def test_show_names_the_findings_of_the_function_with_the_same_smallest_program(url: str) -> None:
     with Database.open(url) as database:
-        database.put([msgspec.structs.replace(one, minimal=PROGRAM) for one in database.findings()], frozenset())
-        other = msgspec.structs.replace(database.get(ROLL.key), minimal=PROGRAM.replace("2)", "3)"))
-    assert f"same program      {ROLL.key}: {other.title}" in findings(url, "show", CHUNK.key).stdout
+        chunk = msgspec.structs.replace(database.get(CHUNK.key), minimal=PROGRAM)
+        signature = msgspec.structs.replace(chunk.signature, anchor="guard_int")
+        other = msgspec.structs.replace(chunk, id=signature.key, signature=signature)
+        database.put([chunk, other], frozenset())
+    assert f"same program      {other.id}: {other.title}" in findings(url, "show", CHUNK.key).stdout
     with Database.open(url) as database:
-        database.put([other], frozenset())
+        database.put([msgspec.structs.replace(other, minimal=PROGRAM.replace("2)", "3)"))], frozenset())
     assert "same program" not in findings(url, "show", CHUNK.key).stdout
 
 
