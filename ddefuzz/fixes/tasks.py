@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddefuzz.execute.protocol import Observation, Stage
+from ddefuzz.program.sizes import CallSize
 
 
 class Truths(NamedTuple):
@@ -14,6 +15,13 @@ class Truths(NamedTuple):
 
     usual: tuple[bool, ...] = ()
     small: tuple[bool, ...] = ()
+
+
+class Calls(NamedTuple):
+    """Sizes of calls: those at which a captured program agrees with eager, and those that both refuse."""
+
+    agree: tuple[CallSize, ...] = ()
+    refuse: tuple[CallSize, ...] = ()
 
 
 class Task(msgspec.Struct, frozen=True):

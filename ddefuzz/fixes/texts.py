@@ -10,29 +10,39 @@ from ddefuzz.errors import InputError
 from ddefuzz.escape import markdown_block, markdown_code, markdown_text
 from ddefuzz.findings.model import Finding
 from ddefuzz.fixes.model import Fix
-from ddefuzz.repro.finding import OWNERS, finding_snippet, parts_of
+from ddefuzz.fixes.tasks import Calls
+from ddefuzz.repro.finding import OWNERS, finding_snippet, inputs_at, parts_of
 
 _EXPORTED = re.compile(r"torch\.export\.export\(Program\(\), inputs, strict=(?:True|False)\)")
 _COMPILED = re.compile(r"torch\.compile\(program(.*)\)\(\*inputs\)")
 
 
-def test_text(finding: Finding, fix_id: str) -> str:
-    """A test that captures the smallest program of a finding and compares a call with eager. Raises `InputError`."""
+def test_text(finding: Finding, fix_id: str, calls: Calls | None = None) -> str:
+    """A test that captures the smallest program of a finding and compares calls with eager: at the sizes of the
+    example, then at these. Raises `InputError`.
+    """
     if finding.stage not in OWNERS:
         raise InputError(f"{finding.id}: found the stage {finding.stage}, expected one of {', '.join(OWNERS)}")
     parts = parts_of(finding_snippet(finding))
     *settings, last = parts.body
     settings = [line for line in settings if "_dynamo.config" not in line]
     patched = [line for line in parts.body if "_dynamo.config" in line]
+    same = ["self.assertEqual(captured(*inputs), program(*inputs))"]
     if _EXPORTED.fullmatch(last):
         exported = last.replace("Program()", "program", 1)
-        seed = ["torch.manual_seed(0)"] if "__init__" in parts.definition else []  # a module may have dropout
-        compared = ["program = Program()", f"captured = {exported}.module()", *seed, "expected = program(*inputs)"]
-        compared += [*seed, "self.assertEqual(captured(*inputs), expected)"]
+        if "__init__" in parts.definition:  # a module may have dropout
+            seed = "torch.manual_seed(0)"
+            same = [seed, "expected = program(*inputs)", seed, "self.assertEqual(captured(*inputs), expected)"]
+        compared = ["program = Program()", f"captured = {exported}.module()", *same]
     elif _COMPILED.fullmatch(last):
-        compared = [f"self.assertEqual({last}, program(*inputs))"]
+        compared = [f"captured = {last.removesuffix('(*inputs)')}", *same]
     else:
-        compared = [last]
+        compared, calls = [last], None
+    agree, refuse = calls or Calls()
+    for size in agree:
+        compared += [*inputs_at(finding, size), *same]
+    for size in refuse:
+        compared += [*inputs_at(finding, size), "with self.assertRaises(RuntimeError):", "    captured(*inputs)"]
     named = "_".join(re.findall(r"[A-Za-z0-9]+", (finding.shown_ops or (str(finding.site),))[0].removeprefix("torch.")))
     imports = sorted({*parts.imports} - {"import torch"})
     decorators = [f"    @torch._dynamo.config.patch({_keyword(line)})" for line in patched]

@@ -21,14 +21,15 @@ from ddefuzz import syntax
 from ddefuzz.answers.experiment import fault
 from ddefuzz.answers.patch import Patch
 from ddefuzz.errors import InputError, UnsupportedError
-from ddefuzz.execute.protocol import DECOMPOSED, Observation, ProgramSubject, Stage
+from ddefuzz.execute.protocol import DECOMPOSED, Call, Observation, ProgramSubject, Stage
 from ddefuzz.files import SOURCE, is_file, is_there
 from ddefuzz.fixes.change import DELETED
 from ddefuzz.fixes.out_meta import FORM as OUT
-from ddefuzz.fixes.tasks import Sights, Task, Truths
+from ddefuzz.fixes.tasks import Calls, Sights, Task, Truths
 from ddefuzz.instrument.events import RaisedError
 from ddefuzz.oracles.assertions import lost
 from ddefuzz.oracles.blame import OracleInput
+from ddefuzz.program.sizes import CallSize
 
 SECONDS: Final = 900.0
 """The limit by the clock of one process."""
@@ -73,11 +74,14 @@ class Request(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What speaks for the change, and what against it. `next` are the guards at which programs stop then."""
+    """What speaks for the change, and what against it. `next` are the guards at which programs stop then, `calls` the
+    sizes at which the first program agrees with eager or is refused.
+    """
 
     evidence: tuple[str, ...]
     doubts: tuple[str, ...]
     next: tuple[RaisedError, ...] = ()
+    calls: Calls = Calls()
 
 
 def torch_folder() -> Path:
@@ -193,7 +197,19 @@ def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
             evidence.append(f"torch.jit.script of {name.replace(':', '.')} compiles, as before.")
     if task.test:
         evidence.append(f"The test fails before ({before.test.removeprefix('fails: ')[:100]}) and passes after.")
-    return Judgement(tuple(evidence), tuple(doubts), stops)
+    first = len(task.programs[0][1]) if task.programs else 0
+    return Judgement(tuple(evidence), tuple(doubts), stops, calls_of(after.captured[:first]))
+
+
+def calls_of(captured: Sequence[Observation]) -> Calls:
+    """The sizes at which all of these agree with eager, and those that all refuse, as eager does."""
+    rows: dict[CallSize, list[Call]] = {}
+    for seen in captured:
+        for call in seen.calls:
+            rows.setdefault(call.size, []).append(call)
+    agree = (size for size, calls in rows.items() if all(call.agreement == "same" for call in calls))
+    both = {size: [end for call in calls for end in (call.eager, call.captured)] for size, calls in rows.items()}
+    return Calls(tuple(agree), tuple(size for size, ends in both.items() if not any(end.returned for end in ends)))
 
 
 def _ends(text: str, seen: Observation) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from ddefuzz.fixes.change import DELETED, candidates, noting
 from ddefuzz.fixes.group import fix_of
 from ddefuzz.fixes.model import Fix
 from ddefuzz.fixes.out_meta import FORM as OUT
-from ddefuzz.fixes.tasks import Sights, Truths
+from ddefuzz.fixes.tasks import Calls, Sights, Task, Truths
 from ddefuzz.fixes.texts import pull_request, test_text
 from ddefuzz.fixes.verify import (
     ALSO,
@@ -37,6 +37,9 @@ from ddefuzz.fixes.verify import (
 )
 from ddefuzz.instrument.events import RaisedError
 from ddefuzz.instrument.truth import holds, usual_sizes
+from ddefuzz.repro.finding import inputs_at
+
+SMALL: Final = ("0", "1")
 
 MOST_TRIED: Final = 2
 """How many changes of one guard are run, those first that nothing speaks against yet."""
@@ -152,9 +155,28 @@ def verified(
         evidence=result.evidence,
         doubts=(),
         patch=diff,
-        test=job.request.test,
+        test=wider_test(
+            first, fix_id=job.fix.id, calls=result.calls, files={file: new for file, (_, new) in texts.items()}
+        ),
     )
     return replace(fix, pull_request=pull_request(fix, first))
+
+
+def wider_test(finding: Finding, fix_id: str, calls: Calls, files: Mapping[str, str]) -> str:
+    """The test with a call at another usual size, one at a small size and one that is refused, as far as it passes with
+    these files of torch.
+    """
+    usual = (size for size in calls.agree if size not in SMALL and not size.startswith("values-"))
+    small = (size for size in calls.agree if size in SMALL)
+    example = inputs_at(finding, "example")
+    agree = [next((size for size in sizes if inputs_at(finding, size) != example), None) for sizes in (usual, small)]
+    agreeing = tuple(size for size in agree if size is not None)
+    for wanted in (Calls(agreeing, calls.refuse[:1]), Calls(agreeing)):
+        text = test_text(finding, fix_id, wanted)
+        (after,) = probed([Task((), (), "", test=text, is_changed=True)], files)
+        if isinstance(after, Sights) and after.test == "passes":
+            return text
+    return test_text(finding, fix_id)
 
 
 def _refuted(job: Job, torch: str, doubts: tuple[str, ...]) -> Fix:

@@ -45,9 +45,8 @@ def masks_of(program: Program, stage: str, kept: Mapping[str, int]) -> list[str]
     masks = []
     for symbol, ((position, dim), *_) in symbols_of(program).items():
         size = program.inputs[position].shape[dim].size
-        masks.append(
-            f"torch.arange({size}) < {kept[symbol]}" if symbol in kept else f"torch.ones({size}, dtype=torch.bool)"
-        )
+        count = kept.get(symbol, size)
+        masks.append(f"torch.arange({size}) < {count}" if count < size else f"torch.ones({size}, dtype=torch.bool)")
     return masks
 
 

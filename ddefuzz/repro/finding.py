@@ -50,7 +50,7 @@ from ddefuzz.program.code import (
 )
 from ddefuzz.program.model import Program, functions_in
 from ddefuzz.program.options import marks_in
-from ddefuzz.program.sizes import COMPILED, MARKED, at_size
+from ddefuzz.program.sizes import COMPILED, MARKED, CallSize, at_size
 from ddefuzz.repro.captures import CALLED, CAPTURES
 from ddefuzz.repro.script import call_script, emitted, quoted, repro_script
 
@@ -378,6 +378,13 @@ def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
     return _text(finding, shown, _expected_call(finding))
 
 
+def inputs_at(finding: Finding, size: CallSize) -> list[str]:
+    """The lines that make the inputs of a finding's smallest program at a size, to call what it captured."""
+    program, stage = program_of(finding), finding.stage or "export"
+    resized, kept = at_size(program, stage, size)
+    return [*_inputs(resized, stage, kept, spread=True), *(_marks(program) if stage in COMPILED else [])]
+
+
 def capture_snippet(finding: Finding) -> str:
     """The lines that capture a finding's smallest program, and do nothing else."""
     own = own_stage(finding.stage)
@@ -442,11 +449,9 @@ def _called(program: Program, stage: Stage, config: list[str], expected: Expecte
     again = []
     if expected.size not in (None, "example"):
         resized, kept = at_size(program, stage, expected.size)
-        again = [
-            *(["captured(*inputs)"] if stage in COMPILED else []),
-            *_inputs(resized, stage, kept, spread=spread),
-            *(_marks(program) if stage in COMPILED else []),
-        ]
+        marks = _marks(program) if stage in COMPILED else []
+        called = ["captured(*inputs)"] if stage in COMPILED else []
+        again = [*called, *_inputs(resized, stage, kept, spread=spread), *marks]
     if "node" in expected.seen:
         setting = [*_setting(program, stage, config, (), spread=spread), *_reader(stage, expected.seen)]
         return [*setting, *_captured(stage), *again, "Reader(captured).run(*inputs)"]
