@@ -147,7 +147,7 @@ def show(
         )
     fix = named(fix_id, fixes)
     document = {"schema": SCHEMA, **msgspec.to_builtins(fix)}
-    deliver(page_writers(fix.id, show_view(fix, current_invocation()), document, indent=True), output)
+    deliver(page_writers(fix.id, show_view(fix, fixes, current_invocation()), document, indent=True), output)
 
 
 def none_view(finding: Finding, call: Invocation) -> Iterator[Block]:
@@ -162,8 +162,9 @@ def none_view(finding: Finding, call: Invocation) -> Iterator[Block]:
     yield Commands((*tried, call.command("findings", "show", finding.id)))
 
 
-def show_view(fix: Fix, call: Invocation) -> Iterator[Block]:
-    """Everything about one fix."""
+def show_view(fix: Fix, fixes: Sequence[Fix], call: Invocation) -> Iterator[Block]:
+    """Everything about one fix. Verified changes of the same function are one pull request."""
+    beside = [one.id for one in fixes if (one.site, one.label) == (fix.site, "verified") and one.id != fix.id]
     yield Heading(f"{fix.id}: {fix.site}", 1)
     yield Paragraph(fix.change)
     yield Facts(
@@ -177,6 +178,7 @@ def show_view(fix: Fix, call: Invocation) -> Iterator[Block]:
             ("findings", codes(fix.findings)),
             ("later links", codes(fix.later)),
             ("versions", ", ".join(fix.versions)),
+            ("same function", codes(beside)),
         )
     )
     for title, sentences in (("evidence", fix.evidence), ("doubts", fix.doubts)):

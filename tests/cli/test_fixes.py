@@ -80,6 +80,13 @@ def test_one_fix_is_shown_by_its_finding(words: tuple[str, ...]) -> None:
     assert json.loads(run("show", fix.id, *words, "--format", "json").stdout)["id"] == fix.id
 
 
+def test_verified_changes_of_the_same_function_are_named(words: tuple[str, ...]) -> None:
+    fix = made(words)
+    beside = replace(fix, id="fix-0123456789", findings=("dde-0123456789",))
+    write_fixes([beside, replace(beside, id="fix-9876543210", label="in doubt")], Path(words[-1]))
+    assert f"same function  {beside.id}\n" in run("show", fix.id, *words).output
+
+
 def test_why_none_is_known_is_shown_for_a_finding_without_a_change(words: tuple[str, ...]) -> None:
     with Database.open(words[1]) as database:
         database.set_answers(ROLL.key, Answers("another guard decides", "aot", "2.13.0", 1), lambda one: one)
