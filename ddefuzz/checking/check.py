@@ -30,6 +30,7 @@ from ddefuzz.execute.limit import check_seconds
 from ddefuzz.execute.pool import NO_MEMORY, Future, LostTask, Pool, lost_observation
 from ddefuzz.execute.protocol import (
     CAPTURE_STAGES,
+    DECOMPOSED,
     DEFAULT_STAGES,
     EXPLICIT,
     STAGES,
@@ -510,6 +511,8 @@ def check_targets(
         passed = [one.observation.stage for one in of_target.tried if one.observation.outcome == "ok"]
         trying = tuple(stage for stage in capturing if stage in passed)
         if isinstance(target.subject, CallableSubject) and trying and not failures and options.budget is not None:
+            trying += (DECOMPOSED,) if "compile" in trying and DECOMPOSED not in trying else ()
+            progress.update(f"{target.case}: calling what was captured on other inputs")
             told = executor.submit(notes, Candidate(target.subject, trying, may_refuse=True), options.timeout).result()
             remarks += [(target.case, line) for line in (told.lines if isinstance(told, Notes) else ())]
     known = options.known or default_folder()

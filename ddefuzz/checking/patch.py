@@ -64,13 +64,15 @@ class Comparison(msgspec.Struct, frozen=True):
     """One set of inputs: what the original, the changed code in eager and the captured programs did with it.
 
     `inputs` says what they are in words. Errors are empty if the call returned. `captured` are the stages whose program
-    raised, with the error. `differs` is the first difference of results.
+    raised, with the error; `accepted` are those whose program returned although the original raises. `differs` is the
+    first difference of results.
     """
 
     inputs: str
     original: str = ""
     changed: str = ""
     captured: tuple[tuple[Stage, str], ...] = ()
+    accepted: tuple[Stage, ...] = ()
     differs: str = ""
 
     @property

@@ -244,11 +244,11 @@ def _other_ops(node: ast.Call) -> Iterator[str]:
     match node:
         case ast.Call(ast.Attribute(owner, "view" | "reshape" as name), args, []) if args:
             other = "reshape" if name == "view" else "view"
-            yield f"{ast.unparse(owner)}.{other}({', '.join(map(ast.unparse, args))})"
+            yield f"{_owner(owner)}.{other}({', '.join(map(ast.unparse, args))})"
         case ast.Call(ast.Attribute(owner, "contiguous"), [], []):
-            yield f"{ast.unparse(owner)}.clone(memory_format=torch.contiguous_format)"
+            yield f"{_owner(owner)}.clone(memory_format=torch.contiguous_format)"
         case ast.Call(ast.Attribute(owner, "squeeze"), [], []):
-            yield from (f"{ast.unparse(owner)}.squeeze({dim})" for dim in (0, -1))
+            yield from (f"{_owner(owner)}.squeeze({dim})" for dim in (0, -1))
         case ast.Call(ast.Attribute(ast.Name("torch"), "tensor"), [ast.BinOp(ast.List([value]), ast.Mult(), size)], []):
             yield f"torch.full(({ast.unparse(size)},), {ast.unparse(value)})"
         case ast.Call(ast.Attribute(ast.Name("torch"), "squeeze"), [owner], []):

@@ -28,7 +28,18 @@ from ddefuzz.checking.patch import (
     TrialResult,
 )
 from ddefuzz.checking.problems import YOURS, full_path, owner_of
-from ddefuzz.checking.variants import Variant, function_of, held_out_of, like, optional_of, signature_of, variants_of
+from ddefuzz.checking.variants import (
+    MOST_LONG,
+    SMALL,
+    Variant,
+    function_of,
+    held_out_of,
+    is_integer,
+    like,
+    optional_of,
+    signature_of,
+    variants_of,
+)
 from ddefuzz.errors import InputError
 from ddefuzz.execute.comparison import NUMBERS, PLAIN, differences, gradients_of
 from ddefuzz.execute.exercise import filled_memory
@@ -41,8 +52,8 @@ from ddefuzz.execute.preparation import (
     parameter_names,
     with_leaves,
 )
-from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run, Stage, Subject
-from ddefuzz.execute.stages import Capture, stage_function
+from ddefuzz.execute.protocol import DECOMPOSED, CallableSubject, Observation, ProgramSubject, Run, Stage, Subject
+from ddefuzz.execute.stages import AOT_DECOMPOSED, Capture, compiled, stage_function
 from ddefuzz.execute.subject import is_live, prepare, reloaded, seed
 from ddefuzz.files import real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
@@ -55,6 +66,10 @@ COMPARED = frozenset({"structure", "number", "dtype", "shape", "values", "mutati
 """The differences by which a change does not agree with the original. Strides and memory may be others."""
 
 SAID_LIMIT = 200
+
+MOST_NUMBERS = 4  # with so many numbers of the code, one less and one more, other inputs are made
+
+FEW = 8  # an input of integers with at most so many is taken for counts or lengths
 
 UNDETERMINED = "the inputs do not determine the result"
 """What stands for the error of the original where two calls of it differ."""
@@ -99,7 +114,7 @@ def try_change(candidate: Candidate) -> TrialResult:
                     break
         if agrees:
             for stage in candidate.stages:
-                observed, compared = _captured(candidate.subject, stage, changed, calls, compared)
+                observed, compared = _captured(candidate, stage, changed, calls, compared)
                 observations.append(observed)
                 if observed.outcome != "ok":
                     break
@@ -107,17 +122,14 @@ def try_change(candidate: Candidate) -> TrialResult:
 
 
 def notes(candidate: Candidate) -> Notes:
-    """What there is to say of code that is captured in the stages: inputs that eager takes and what was captured does
-    not, and whether a second call of it does the same. Of the candidate no file is changed.
+    """What there is to say of code that is captured in the stages: what was captured is called on other inputs, and the
+    code is called twice. Of the candidate no file is changed.
     """
-    compared = try_change(candidate).compared
-    refused = next((one for one in compared if one.captured and not one.original), None)
-    lines = []
-    if refused is not None:
-        stage, error = refused.captured[0]
-        lines.append(f"what {stage} captured refuses inputs that eager takes, such as {refused.inputs}: {error}")
     with captured_output(), folder_kept():
         prepared = prepare(candidate.subject)
+    compared = try_change(msgspec.structs.replace(candidate, numbers=_numbers_of(prepared))).compared
+    lines = list(note_lines(compared))
+    with captured_output(), folder_kept():
         first, second = (_run(lambda: prepared, _copied, _call) for _ in range(2))
     if not first.error and not compared[0].original:
         difference = second.error or _difference(first, second, arguments=False)
@@ -125,6 +137,33 @@ def notes(candidate: Candidate) -> Notes:
             where = difference.partition(":")[0]
             lines.append(f"a second call of the same object does something else ({where}); what is captured does not")
     return Notes(tuple(lines))
+
+
+def note_lines(compared: Sequence[Comparison]) -> Iterator[str]:
+    """The first inputs with which a captured program is wrong, refuses what eager takes, or takes what it refuses."""
+    wrong = next((one for one in compared if one.differs), None)
+    refused = next((one for one in compared if one.captured and not one.original), None)
+    accepted = next((one for one in compared if one.accepted), None)
+    if wrong is not None:
+        stage, _, difference = wrong.differs.partition(": ")
+        yield f"what {stage} captured computes something else than eager with {wrong.inputs}: {difference}"
+    if refused is not None:
+        stage, error = refused.captured[0]
+        yield f"what {stage} captured refuses inputs that eager takes, such as {refused.inputs}: {error}"
+    if accepted is not None:
+        stage, error = accepted.accepted[0], accepted.original
+        yield f"what {stage} captured takes inputs that eager refuses, such as {accepted.inputs}: {error}"
+
+
+def _numbers_of(prepared: PreparedSubject) -> tuple[int, ...]:
+    """Numbers that the code may treat apart: those in its text and, if it takes integers, the lengths of its inputs."""
+    code = getattr(inspect.unwrap(function_of(prepared.call)), "__code__", None)
+    written = [one for one in (code.co_consts if code else ()) if type(one) is int]
+    tensors = [leaf for leaf in leaves_of(prepared) if isinstance(leaf, torch.Tensor)]
+    takes = any(is_integer(tensor) and tensor.numel() <= FEW for tensor in tensors)
+    lengths = [size for tensor in tensors for size in tensor.shape] if takes else []
+    usual = (number for number in (*written, *lengths) if number not in SMALL and 0 < number <= MOST_LONG)
+    return tuple(dict.fromkeys(usual))[:MOST_NUMBERS]
 
 
 def _copied(prepared: PreparedSubject) -> PreparedSubject:
@@ -209,32 +248,52 @@ def _applied(files: Sequence[ChangedFile], *, live: bool) -> Iterator[None]:
 
 
 def _captured(
-    subject: Subject,
+    candidate: Candidate,
     stage: Stage,
     make: Callable[[], PreparedSubject],
     calls: Sequence[_Expectation],
     compared: list[Comparison],
 ) -> tuple[Observation, list[Comparison]]:
-    """Capture in one stage and call what was captured on all inputs that the original takes."""
+    """Capture in one stage and call what was captured on all inputs that the original takes, and if nothing is changed,
+    on those that it refuses, too.
+    """
     after = compared
+
+    changes = bool(candidate.files or candidate.wrapper)
 
     def call_all(capture: Capture) -> None:
         nonlocal after
-        after = [_with_capture(one, capture, stage, make, call) for one, call in zip(compared, calls, strict=True)]
+        pairs = zip(compared, calls, strict=True)
+        after = [_with_capture(one, capture, stage, make, call, changes=changes) for one, call in pairs]
 
-    observed = observe_in(stage_function(stage, called=False), make, Run(subject, stage), then=call_all)
+    function = compiled(AOT_DECOMPOSED) if stage == DECOMPOSED else stage_function(stage, called=True)
+    observed = observe_in(function, make, Run(candidate.subject, stage), then=call_all)
     return observed, after
 
 
 def _with_capture(
-    compared: Comparison, capture: Capture, stage: Stage, make: Callable[[], PreparedSubject], call: _Expectation
+    compared: Comparison,
+    capture: Capture,
+    stage: Stage,
+    make: Callable[[], PreparedSubject],
+    call: _Expectation,
+    *,
+    changes: bool,
 ) -> Comparison:
     variant, expected = call
-    if expected.error or variant.omitted or (capture.static_dims and variant.longer):
+    is_judged = expected.error != UNDETERMINED and not (expected.error and changes)
+    if not is_judged or variant.omitted or (capture.static_dims and variant.longer):
         return compared
-    seen = _run(make, variant.masked if capture.static_dims else variant.resized, capture.compute)
+    trains = stage == DECOMPOSED
+    seen = _run(make, variant.masked if capture.static_dims else variant.resized, capture.compute, trains=trains)
+    if expected.error:
+        accepted = compared.accepted if seen.error else (*compared.accepted, stage)
+        return msgspec.structs.replace(compared, accepted=accepted)
     if seen.error:
         return msgspec.structs.replace(compared, captured=(*compared.captured, (stage, seen.error)))
+    if trains:  # the parameters of this module are not those that were captured
+        count = sum(isinstance(leaf, torch.Tensor) for leaf in seen.args)
+        expected, seen = (one._replace(gradients=one.gradients[:count]) for one in (expected, seen))
     difference = _difference(expected, seen, arguments=not capture.static_dims)
     return msgspec.structs.replace(compared, differs=compared.differs or (difference and f"{stage}: {difference}"))
 

@@ -119,7 +119,7 @@ def _recipes_at(numbers: Iterable[int | float]) -> Iterator[_Recipe]:
         if isinstance(number, int) and number >= 0:
             yield lambda one: one.dtype == torch.bool, ((f"true in its first {number} elements", _first(number)),)
         if isinstance(number, int):
-            yield _is_integer, ((f"all {number}", partial(torch.full_like, fill_value=number)),)
+            yield is_integer, ((f"all {number}", partial(torch.full_like, fill_value=number)),)
         yield torch.is_floating_point, ((f"all {number}", partial(torch.full_like, fill_value=number)),)
 
 
@@ -196,7 +196,7 @@ def _of_values(prepared: PreparedSubject, names: tuple[str, ...], rows: tuple[_R
 def _of_both(prepared: PreparedSubject, names: tuple[str, ...]) -> Iterator[Variant]:
     """All unbacked dims of size 1 or 2, and integers one more: a branch for one element may not look at its value."""
     integers = [
-        at for at, leaf in enumerate(leaves_of(prepared)) if isinstance(leaf, torch.Tensor) and _is_integer(leaf)
+        at for at, leaf in enumerate(leaves_of(prepared)) if isinstance(leaf, torch.Tensor) and is_integer(leaf)
     ]
     values: dict[int, Values] = dict.fromkeys(integers, lambda tensor: tensor + 1)
     for sizes in _of_sizes(prepared, names) if integers else ():
@@ -204,7 +204,7 @@ def _of_both(prepared: PreparedSubject, names: tuple[str, ...]) -> Iterator[Vari
             yield Variant(f"{sizes.inputs}, {', '.join(names[at] for at in integers)} one more", sizes.sizes, values)
 
 
-def _is_integer(tensor: torch.Tensor) -> bool:
+def is_integer(tensor: torch.Tensor) -> bool:
     return tensor.dtype != torch.bool and not tensor.is_floating_point() and not tensor.is_complex()
 
 
@@ -229,7 +229,7 @@ _RECIPES: tuple[_Recipe, ...] = (
         ),
     ),
     (
-        _is_integer,
+        is_integer,
         (
             ("all 0", torch.zeros_like),
             ("all 1", torch.ones_like),

@@ -261,9 +261,10 @@ def lacks_values(tensor: torch.Tensor) -> bool:
 
 
 def how_much(expected: torch.Tensor, actual: torch.Tensor) -> str:
-    """How many elements differ, and the first of them."""
+    """How many elements differ by more than the tolerance of the dtype, and the first of them."""
+    relative, absolute = TOLERANCES.get(expected.dtype, (0.0, 0.0))
     expected, actual = comparable(expected, actual)
-    unequal = ~torch.isclose(expected, actual, rtol=0, atol=0, equal_nan=True)
+    unequal = ~torch.isclose(expected, actual, rtol=relative, atol=absolute, equal_nan=True)
     first = tuple(int(place) for place in unequal.nonzero()[0]) if unequal.any() else ()
     at = f" at {first}" if first else ""
     values = [one[first].item() for one in (actual, expected)]

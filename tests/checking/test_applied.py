@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ddefuzz.checking.patch import Candidate, ChangedFile, TrialResult
 from ddefuzz.checking.trial import describe, notes, try_change
@@ -141,6 +143,29 @@ def test_state_that_a_second_call_sees_is_said(tmp_path: Path) -> None:
     )
     told = [notes(Candidate(CallableSubject(str(path), name=name), ())).lines for name in ("counts", "same")]
     assert told == [("a second call of the same object does something else (result); what is captured does not",), ()]
+
+
+@pytest.mark.slow
+def test_inputs_at_the_numbers_of_the_code_are_tried(tmp_path: Path) -> None:
+    path = tmp_path / "few.py"
+    path.write_text(
+        "import torch\n\n\ndef model(x, mask):\n    y = x[mask]\n    torch._check(y.shape[0] <= 5)\n"
+        "    return y.sum(0)\n\n\n"
+        "model_args = (torch.randn(8, 3), torch.tensor([True, False] * 4))\n"
+    )
+    tried = Candidate(CallableSubject(str(path), name="model"), ("export", "aot-decomposed"), may_refuse=True)
+    assert notes(tried).lines == ()
+
+    def without(self: ShapeEnv, expression: Any, *args: Any, **kwargs: Any) -> bool:
+        return True if "<= 5" in str(expression) else asserts(self, expression, *args, **kwargs)
+
+    asserts = ShapeEnv.guard_or_defer_runtime_assert
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ShapeEnv, "guard_or_defer_runtime_assert", without)
+        lines = notes(tried).lines
+    assert lines[0].startswith(
+        "what export captured takes inputs that eager refuses, such as mask all true: RuntimeError"
+    )
 
 
 @pytest.mark.slow

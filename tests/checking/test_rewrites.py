@@ -21,7 +21,7 @@ from ddefuzz.checking.edits import (
     statements_at,
     unbound,
 )
-from ddefuzz.checking.rewrites import REWRITES, assert_instead, clamp, keep_symbolic
+from ddefuzz.checking.rewrites import REWRITES, assert_instead, clamp, keep_symbolic, other_op
 from ddefuzz.instrument.events import Frame, SymbolOrigin
 
 SOURCE = '''"""A model."""
@@ -241,6 +241,13 @@ def test_a_file_imports_what_a_change_uses(tmp_path: Path) -> None:
     assert unbound(text) == {"torch"}
     assert Sources().with_text(str(path), text).changed[str(path)] == text.replace('."""\n', '."""\nimport torch\n')
     assert unbound("with open(a) as b, c:\n    try:\n        b\n    except E as e:\n        e\n") == {"a", "c", "E"}
+
+
+def test_the_owner_of_another_op_keeps_its_parentheses() -> None:
+    source = "def f(x):\n    return (x * 2).view(-1, 6)\n"
+    (statement,) = statements_at(source, 2)
+    at = Place(source, statement, statement.value, "Ne(u0, 0)", {})
+    assert [edit.source for edit in other_op(at)] == ["def f(x):\n    return (x * 2).reshape(-1, 6)\n"]
 
 
 @pytest.mark.parametrize(

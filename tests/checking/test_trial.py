@@ -10,9 +10,9 @@ from types import ModuleType
 import pytest
 
 from ddefuzz.checking import check as task
-from ddefuzz.checking.patch import Advice, Candidate, ChangedFile, TrialResult, wrapper
+from ddefuzz.checking.patch import Advice, Candidate, ChangedFile, Comparison, TrialResult, wrapper
 from ddefuzz.checking.search import advise
-from ddefuzz.checking.trial import UNDETERMINED, describe, try_change
+from ddefuzz.checking.trial import UNDETERMINED, describe, note_lines, try_change
 from ddefuzz.checking.variants import held_out_of, variants_of
 from ddefuzz.execute.observe import exchanged
 from ddefuzz.execute.pool import LostTask, Pool
@@ -233,3 +233,19 @@ def test_a_change_with_other_results_is_rejected_before_any_capture(file: Path) 
     assert tried.observations == ()
     (wrong,) = (one for one in tried.compared if one.differs)
     assert wrong.inputs == "keep all false"
+
+
+def test_notes_name_what_is_wrong_refused_or_accepted_once_each() -> None:
+    compared = (
+        Comparison("the example"),
+        Comparison("x all 0", differs="aot: result: 1 of 5 elements"),
+        Comparison("n all 5", captured=(("export", "RuntimeError: u0 <= 4"),)),
+        Comparison("n all 6", original="ValueError: too many", accepted=("export", "compile")),
+        Comparison("n all 7", original="ValueError: too many", accepted=("export",)),
+        Comparison("n all 8", original="ValueError: too many"),
+    )
+    assert list(note_lines(compared)) == [
+        "what aot captured computes something else than eager with x all 0: result: 1 of 5 elements",
+        "what export captured refuses inputs that eager takes, such as n all 5: RuntimeError: u0 <= 4",
+        "what export captured takes inputs that eager refuses, such as n all 6: ValueError: too many",
+    ]
