@@ -271,9 +271,12 @@ def op_to_blame(seen: OracleInput, call: Call, shows: Shows, anchor: str, runner
 
 
 def unknown(seen: OracleInput) -> Location:
-    """The site of a failure that could not be located: the program's digest, so that programs do not share it."""
-    program = seen.program
-    return Location(Site("Python", None, None), None, f"program {digest(program)[:12]}" if program else "user code")
+    """The site of a failure that could not be located. The digest of the program, or of what was captured of user code,
+    is part of it, so that programs do not share it.
+    """
+    program, captured = seen.program, seen.observation.digest
+    anchor = f"program {digest(program)[:12]}" if program else f"user code {captured[:12]}".strip()
+    return Location(Site("Python", None, None), None, anchor)
 
 
 def at_guard(guard: Guard) -> Location:

@@ -246,6 +246,8 @@ def test_a_file_imports_what_a_change_uses(tmp_path: Path) -> None:
 def test_the_owner_of_another_op_keeps_its_parentheses() -> None:
     source = "def f(x):\n    return (x * 2).view(-1, 6)\n"
     (statement,) = statements_at(source, 2)
+    assert isinstance(statement, ast.Return)
+    assert statement.value is not None
     at = Place(source, statement, statement.value, "Ne(u0, 0)", {})
     assert [edit.source for edit in other_op(at)] == ["def f(x):\n    return (x * 2).reshape(-1, 6)\n"]
 
