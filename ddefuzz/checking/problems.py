@@ -425,11 +425,20 @@ def refused_by_eager(observations: Sequence[Observation]) -> Observation | None:
 
 
 def exception_of(seen: Observation) -> str | None:
-    """The type and first line of the final exception."""
+    """The type and first line of the final exception; of one whose first line says nothing, the line that does."""
     if not seen.exceptions:
         return None
-    final = seen.exceptions[0]
-    return f"{final.name}: {final.message.strip().partition(chr(10))[0]}"
+    final, root = seen.exceptions[0], seen.exceptions[-1]
+    if _first_line(final).endswith("when making fake tensor call"):
+        return f"{root.name}: {_first_line(root)}"
+    reasons = [line.strip(" -") for line in final.message.splitlines() if line.startswith("  - ")]
+    if _first_line(final).startswith("Constraints violated") and reasons:
+        return f"{final.name}: {reasons[0]}"
+    return f"{final.name}: {_first_line(final)}"
+
+
+def _first_line(exception: ExceptionInfo) -> str:
+    return exception.message.strip().partition("\n")[0]
 
 
 def _as_raised(seen: Observation, answered: AnsweredGuard) -> Classification | None:

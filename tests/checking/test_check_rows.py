@@ -268,3 +268,32 @@ def test_calls_that_problems_share_are_counted() -> None:
     assert in_common(calls, (*calls[:-1], Caller("m.py", 99, "g", "y", YOURS))) == FEWEST_IN_COMMON + 1
     assert in_common(calls, calls) == FEWEST_IN_COMMON + 1  # the innermost call is always printed
     assert in_common(calls, calls[1:]) == 0
+
+
+@pytest.mark.parametrize(
+    ("exceptions", "text"),
+    [
+        (
+            (
+                ExceptionInfo(
+                    "torch._dynamo.exc.TorchRuntimeError", "RuntimeError when making fake tensor call\n  Hint"
+                ),
+                ExceptionInfo("RuntimeError", "It seems one of cond's output stride is wrong.\nMore"),
+            ),
+            "RuntimeError: It seems one of cond's output stride is wrong.",
+        ),
+        (
+            (
+                ExceptionInfo(
+                    "torch._dynamo.exc.UserError",
+                    'Constraints violated (s)! For more information, run with TORCH_LOGS="+dynamic".\n'
+                    "  - Not all values of s satisfy the generated guard s <= 5.\nSuggested fixes: …",
+                ),
+            ),
+            "UserError: Not all values of s satisfy the generated guard s <= 5.",
+        ),
+        ((ExceptionInfo("ValueError", "one\ntwo"),), "ValueError: one"),
+    ],
+)
+def test_the_line_of_an_exception_says_what_is_wrong(exceptions: tuple[ExceptionInfo, ...], text: str) -> None:
+    assert exception_of(Observation("export", EXPLICIT, "fail", exceptions=exceptions)) == text
