@@ -284,16 +284,13 @@ def _with_capture(
     is_judged = expected.error != UNDETERMINED and not (expected.error and changes)
     if not is_judged or variant.omitted or (capture.static_dims and variant.longer):
         return compared
-    trains = stage == DECOMPOSED
-    seen = _run(make, variant.masked if capture.static_dims else variant.resized, capture.compute, trains=trains)
+    vary = variant.masked if capture.static_dims else variant.resized
+    seen = _run(make, vary, capture.compute, trains=capture.backward, module=capture.module)
     if expected.error:
         accepted = compared.accepted if seen.error else (*compared.accepted, stage)
         return msgspec.structs.replace(compared, accepted=accepted)
     if seen.error:
         return msgspec.structs.replace(compared, captured=(*compared.captured, (stage, seen.error)))
-    if trains:  # the parameters of this module are not those that were captured
-        count = sum(isinstance(leaf, torch.Tensor) for leaf in seen.args)
-        expected, seen = (one._replace(gradients=one.gradients[:count]) for one in (expected, seen))
     difference = _difference(expected, seen, arguments=not capture.static_dims)
     return msgspec.structs.replace(compared, differs=compared.differs or (difference and f"{stage}: {difference}"))
 
@@ -401,11 +398,11 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return {name: _plain(vars(value), depth + 1)} if is_data and hasattr(value, "__dict__") else name
 
 
-def _gradients(prepared: PreparedSubject, value: Any) -> Sequence[Any]:
+def _gradients(call: Callable[..., Any], leaves: Sequence[Any], value: Any) -> Sequence[Any]:
     """Those of the inputs that require them, and of the parameters of modules that train."""
-    modules = prepared.call.modules() if isinstance(prepared.call, torch.nn.Module) else ()
+    modules = call.modules() if isinstance(call, torch.nn.Module) else ()
     parameters = [one for module in modules if module.training for one in module.parameters(recurse=False)]
-    wanted = tuple(one for one in (*leaves_of(prepared), *parameters) if isinstance(one, torch.Tensor))
+    wanted = tuple(one for one in (*leaves, *parameters) if isinstance(one, torch.Tensor))
     try:
         return gradients_of(value, wanted)
     except Exception:  # noqa: BLE001 what has no gradients is compared without them
@@ -425,14 +422,16 @@ def _run(
     compute: Callable[[PreparedSubject], Any],
     *,
     trains: bool = False,
+    module: torch.nn.Module | None = None,
 ) -> _Result:
+    """One call. With `trains` it has gradients, also of the parameters of the module, by default the subject itself."""
     try:
         with warnings.catch_warnings(), folder_kept():
             fresh = vary(make())
             seed()
             warnings.simplefilter("ignore")
             value = compute(fresh)
-            gradients = _gradients(fresh, value) if trains else ()
+            gradients = _gradients(module or fresh.call, leaves_of(fresh), value) if trains else ()
     except Exception as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
         first = message_of(error).strip().partition("\n")[0][:SAID_LIMIT]
         return _Result(f"{type(error).__name__}: {first}")
