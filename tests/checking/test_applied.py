@@ -14,7 +14,7 @@ from ddefuzz.checking.patch import Candidate, ChangedFile, TrialResult
 from ddefuzz.checking.trial import describe, notes, try_change
 from ddefuzz.checking.variants import variants_of
 from ddefuzz.execute.preparation import leaf_names, leaves_of
-from ddefuzz.execute.protocol import CallableSubject
+from ddefuzz.execute.protocol import CAPTURE_STAGES, CallableSubject
 from ddefuzz.execute.subject import prepare
 
 SOURCE = """import torch
@@ -166,6 +166,19 @@ def test_inputs_at_the_numbers_of_the_code_are_tried(tmp_path: Path) -> None:
     assert lines[0].startswith(
         "what export captured takes inputs that eager refuses, such as mask all true: RuntimeError"
     )
+
+
+@pytest.mark.slow
+def test_what_is_captured_in_any_stage_can_be_called(tmp_path: Path) -> None:
+    path = tmp_path / "kept.py"
+    path.write_text(
+        "import torch\n\n\ndef model(x, mask):\n    return x[mask].sum(0)\n\n\n"
+        "model_args = (torch.randn(4, 3), torch.tensor([True, False] * 2))\n"
+    )
+    stages = tuple(stage for stage in CAPTURE_STAGES if stage != "cpp-wrapper")  # as inductor, and slower
+    result = try_change(Candidate(CallableSubject(str(path), name="model"), stages, may_refuse=True))
+    assert [(seen.stage, seen.outcome) for seen in result.observations] == [(stage, "ok") for stage in stages]
+    assert not any(one.captured or one.differs for one in result.compared)
 
 
 @pytest.mark.slow
