@@ -11,7 +11,7 @@ from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.failure import decisive
 from ddefuzz.classify.site import user_frame
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Outcome, Semantics, Stage, Subject
-from ddefuzz.execute.worker import late
+from ddefuzz.execute.worker import Task, late
 from ddefuzz.instrument.events import Guard
 from ddefuzz.oracles import capture
 
@@ -243,10 +243,7 @@ class MakeTask(msgspec.Struct, frozen=True):
     timed: bool = False
 
 
-def make(task: MakeTask) -> StageOutput:
-    """Run the stage."""
-    result: StageOutput = late("ddefuzz.artifacts.worker").make(task)
-    return result
+make = Task("ddefuzz.artifacts.worker:make", MakeTask, StageOutput)
 
 
 def find_breaks(task: MakeTask) -> GraphBreaks:

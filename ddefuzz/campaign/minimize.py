@@ -39,7 +39,7 @@ from ddefuzz.execute.protocol import (
     Runner,
     Stage,
 )
-from ddefuzz.execute.worker import late
+from ddefuzz.execute.worker import Task, late
 from ddefuzz.files import is_file
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding
@@ -332,10 +332,7 @@ def model_named(target: str) -> CallableSubject | None:
     return CallableSubject(file, name=name) if colon and name and not is_file(Path(target)) else None
 
 
-def record(subject: CallableSubject) -> str:
-    """The program that may show the failure of a model. It runs as a task of a worker."""
-    program: str = late("ddefuzz.execute.recording").recorded(subject)
-    return program
+record = Task("ddefuzz.execute.recording:recorded", CallableSubject, str)
 
 
 def start_of_model(

@@ -16,7 +16,7 @@ from ddefuzz.errors import ProgramError
 from ddefuzz.execute.journal import Entry, entries, last_of_case
 from ddefuzz.execute.pool import LostTask, lost_observation
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
-from ddefuzz.execute.worker import late
+from ddefuzz.execute.worker import Task
 from ddefuzz.findings.ledger import SiteVisit
 from ddefuzz.findings.model import Sighting, sighting
 from ddefuzz.generate.profiles import Draw, Origin
@@ -271,37 +271,9 @@ class Versions(msgspec.Struct, frozen=True):
     package: str = ""
 
 
-def describe(task: DescribeTask) -> Versions:
-    """The versions in the workers. Raises UnsupportedError if this torch cannot be watched."""
-    result: Versions = late("ddefuzz.campaign.case").describe(task)
-    return result
-
-
-def run_case(task: CaseTask) -> CaseResult:
-    """Draw a case and run it in its stages."""
-    result: CaseResult = late("ddefuzz.campaign.case").run_case(task)
-    return result
-
-
-def run_batch(batch: CaseBatch) -> BatchResult:
-    """Draw cases, capture and call them in inductor together, and judge each."""
-    result: BatchResult = late("ddefuzz.campaign.case").run_batch(batch)
-    return result
-
-
-def run_minimize(task: MinimizeTask) -> MinimizeResult:
-    """Minimize a suspect's program, then run the result in other stages."""
-    result: MinimizeResult = late("ddefuzz.campaign.case").run_minimize(task)
-    return result
-
-
-def run_confirm(suspect: Suspect) -> ConfirmResult:
-    """Run a suspect's program as it is."""
-    result: ConfirmResult = late("ddefuzz.campaign.case").run_confirm(suspect)
-    return result
-
-
-def run_control(task: ControlTask) -> ControlResult:
-    """Capture a smallest program with static and with backed sizes."""
-    result: ControlResult = late("ddefuzz.campaign.case").run_control(task)
-    return result
+describe = Task("ddefuzz.campaign.case:describe", DescribeTask, Versions)
+run_case = Task("ddefuzz.campaign.case:run_case", CaseTask, CaseResult)
+run_batch = Task("ddefuzz.campaign.case:run_batch", CaseBatch, BatchResult)
+run_minimize = Task("ddefuzz.campaign.case:run_minimize", MinimizeTask, MinimizeResult)
+run_confirm = Task("ddefuzz.campaign.case:run_confirm", Suspect, ConfirmResult)
+run_control = Task("ddefuzz.campaign.case:run_control", ControlTask, ControlResult)

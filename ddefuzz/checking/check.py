@@ -45,7 +45,7 @@ from ddefuzz.execute.protocol import (
     Subject,
 )
 from ddefuzz.execute.scratch import check_folders
-from ddefuzz.execute.worker import late
+from ddefuzz.execute.worker import Task, late
 from ddefuzz.files import is_file, is_there
 from ddefuzz.findings.textform import default_folder, known_findings
 from ddefuzz.instrument import torch_api
@@ -185,9 +185,7 @@ def targets_of(executor: Executor, target: str, case: str | None, unbacked: str)
     return [Target(one, CallableSubject(file, case=one, unbacked=unbacked), f"{file}:{one}") for one in chosen]
 
 
-def list_cases(path: str) -> tuple[str, ...]:
-    """The ids of a module's CASES. It runs as a task of a worker."""
-    return cast("tuple[str, ...]", late("ddefuzz.execute.subject").case_ids(path))
+list_cases = Task("ddefuzz.execute.subject:case_ids", str, tuple[str, ...])
 
 
 def run_cases(

@@ -19,7 +19,7 @@ from ddefuzz.checking.search import Search, may_help
 from ddefuzz.errors import InputError, refuse, refused
 from ddefuzz.execute.pool import LostTask, Pool
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage, Subject
-from ddefuzz.execute.worker import late
+from ddefuzz.execute.worker import Task, late
 from ddefuzz.files import append, is_file, json_lines, read_text, to_install
 from ddefuzz.findings.model import Finding, normalized
 from ddefuzz.internal import guarded, noted
@@ -211,9 +211,8 @@ def models_in(file: Path) -> Iterator[str]:
                 yield name.removesuffix(ARGUMENTS)
 
 
-def names_of(group: str) -> tuple[str, ...]:
-    """The names of the models of a group, as a task of a worker."""
-    return cast("tuple[str, ...]", late(MODELS).names(group))
+names_of = Task(f"{MODELS}:names", str, tuple[str, ...])
+"""The names of the models of a group."""
 
 
 class PlainCapture(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from ddefuzz.cost.model import (
 )
 from ddefuzz.execute.pool import LostTask, Pool, Stopped, waited
 from ddefuzz.execute.protocol import ProgramSubject
-from ddefuzz.execute.worker import late
+from ddefuzz.execute.worker import Task
 from ddefuzz.oracles.blame import fewest
 
 R = TypeVar("R")
@@ -34,23 +34,10 @@ R = TypeVar("R")
 MOST_TIMED = 4
 """The questions of which the times are measured: each needs three compilations for real."""
 
-
-def look(task: LookTask) -> Look:
-    """A task of a worker: `ddefuzz.cost.worker.look`."""
-    seen: Look = late("ddefuzz.cost.worker").look(task)
-    return seen
-
-
-def time_versions(task: TimeTask) -> tuple[Timing, ...]:
-    """A task of a worker: `ddefuzz.cost.worker.time_versions`."""
-    timings: tuple[Timing, ...] = late("ddefuzz.cost.worker").time_versions(task)
-    return timings
-
-
-def export_cost(task: ExportTask) -> ExportCost:
-    """A task of a worker: `ddefuzz.cost.export.export_cost`."""
-    cost: ExportCost = late("ddefuzz.cost.export").export_cost(task)
-    return cost
+look = Task("ddefuzz.cost.worker:look", LookTask, Look)
+time_versions = Task("ddefuzz.cost.worker:time_versions", TimeTask, tuple[Timing, ...])
+export_cost = Task("ddefuzz.cost.export:export_cost", ExportTask, ExportCost)
+draw = Task("ddefuzz.cost.ops:draw", DrawTask, tuple[tuple[str, str], ...])
 
 
 class Effort(NamedTuple):
@@ -61,12 +48,6 @@ class Effort(NamedTuple):
     rounds: int
     questions: int
     scale: int = 1
-
-
-def draw(task: DrawTask) -> tuple[tuple[str, str], ...]:
-    """A task of a worker: `ddefuzz.cost.ops.draw`."""
-    texts: tuple[tuple[str, str], ...] = late("ddefuzz.cost.ops").draw(task)
-    return texts
 
 
 class CostMeasurement:

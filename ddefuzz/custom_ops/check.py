@@ -15,7 +15,7 @@ from ddefuzz.checking.acceptance import Acceptance
 from ddefuzz.custom_ops.model import CHECKS, CheckName, ListTask, OpList, OpReport, OpsReport, OpTask
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, LostTask, Pool, Stopped, waited
-from ddefuzz.execute.worker import late
+from ddefuzz.execute.worker import Task
 from ddefuzz.findings.database import Database
 from ddefuzz.show.blocks import counted, time_left
 
@@ -28,16 +28,8 @@ OVER_BUDGET: Final = 4.0
 KEY_DIGITS: Final = 16
 
 
-def list_ops(task: ListTask) -> OpList:
-    """A task of a worker: `ddefuzz.custom_ops.worker.list_ops`."""
-    listed: OpList = late("ddefuzz.custom_ops.worker").list_ops(task)
-    return listed
-
-
-def check_one(task: OpTask) -> OpReport:
-    """A task of a worker: `ddefuzz.custom_ops.worker.check_op`."""
-    report: OpReport = late("ddefuzz.custom_ops.worker").check_op(task)
-    return report
+list_ops = Task("ddefuzz.custom_ops.worker:list_ops", ListTask, OpList)
+check_one = Task("ddefuzz.custom_ops.worker:check_op", OpTask, OpReport)
 
 
 def chosen_checks(names: Sequence[str], where: str) -> tuple[CheckName, ...]:

@@ -22,7 +22,7 @@ from ddefuzz.execute.engine import LocalWorkers, Setup
 from ddefuzz.execute.pool import LostTask
 from ddefuzz.execute.scratch import remove_tree, scratch_folder
 from ddefuzz.execute.server import end_server
-from ddefuzz.execute.worker import NOTHING, hide_main, signature
+from ddefuzz.execute.worker import NOTHING, Task, hide_main, signature
 
 PACKAGE: Final = Path(__file__).parent.parent
 
@@ -67,8 +67,18 @@ def versions() -> Versions:
 
 
 def named(function: Callable[..., Any]) -> str:
-    """The name by which a node finds the function of a task."""
+    """The name by which a node finds the function of a task, and with a `Task` that of its argument."""
+    if isinstance(function, Task):
+        return f"{function.function} {named(function.argument)}"
     return f"{function.__module__}:{function.__qualname__}"
+
+
+def _of_name(name: str) -> Any:
+    function, _, argument = name.partition(" ")
+    if argument:
+        return Task(function, _of_name(argument), object)
+    module, _, attribute = function.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 class Node:
@@ -94,8 +104,7 @@ class Node:
 
     def run(self, function: str, argument: bytes, timeout: float, cold: bool) -> bytes:
         """Run a task. Returns a `Reply`."""
-        module, _, name = function.partition(":")
-        task = getattr(import_module(module), name)
+        task = _of_name(function)
         kind, _ = signature(task)
         future = self._workers.submit(task, msgspec.json.decode(argument, type=kind), timeout, cold=cold)
         try:

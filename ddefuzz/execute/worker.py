@@ -20,7 +20,7 @@ from multiprocessing import forkserver, popen_forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
@@ -46,6 +46,9 @@ SYMBOLIZER = "TORCH_SYMBOLIZE_MODE"
 
 SHORT_LIVED_SYMBOLIZER = "fast"
 """torch's own symbolizer: 0.12 s per new stack. A child process takes 0.8 CPU seconds for its first."""
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 POLL_SECONDS = 1.0
 
@@ -225,22 +228,36 @@ def _escaped(value: Any) -> Any:
     return value
 
 
+class Task(msgspec.Struct, Generic[A, R], frozen=True):
+    """The task that calls a function of a module that imports torch, which who submits the task does not import.
+
+    `function` is `module:name`. What needs no torch is a task as it is: any function of one argument at the top of a
+    module.
+    """
+
+    function: str
+    argument: type[A]
+    result: type[R]
+
+    def __call__(self, argument: A) -> R:
+        """Do it in this process."""
+        module, _, name = self.function.partition(":")
+        result: R = getattr(late(module), name)(argument)
+        return result
+
+
 def signature(function: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """The types of a task's one argument and of its result, from its annotations."""
+    """The types of a task's one argument and of its result."""
+    if isinstance(function, Task):
+        return function.argument, function.result
     hints = get_type_hints(function)
     result = hints.pop("return")
     (kind,) = hints.values()
     return kind, result
 
 
-def observe_run(run: Run) -> Observation:
-    """`observe.observe` as a task."""
-    return cast("Observation", late("ddefuzz.execute.observe").observe(run))
-
-
-def observe_patched_run(task: PatchedRun) -> Observation:
-    """`patched.observe_patched` as a task."""
-    return cast("Observation", late("ddefuzz.execute.observe").observe_patched(task))
+observe_run = Task("ddefuzz.execute.observe:observe", Run, Observation)
+observe_patched_run = Task("ddefuzz.execute.observe:observe_patched", PatchedRun, Observation)
 
 
 def late(module: str) -> Any:

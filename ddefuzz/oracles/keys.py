@@ -18,7 +18,7 @@ from ddefuzz.classify.signature import Site
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import LostTask, Pool, lost_observation
 from ddefuzz.execute.protocol import KeySubject, Run, Runner, Stage
-from ddefuzz.execute.worker import late
+from ddefuzz.execute.worker import Task, late
 from ddefuzz.files import real_path
 from ddefuzz.instrument.events import Frame
 from ddefuzz.keys.argument_lists import Given, row_of
@@ -515,7 +515,4 @@ def find_key(target: str) -> str:
     return str(late("torch").__version__)
 
 
-def try_property(task: PropertyTask) -> Property:
-    """`keys_run.try_property` as a task."""
-    tried: Property = late("ddefuzz.oracles.keys_run").try_property(task)
-    return tried
+try_property = Task("ddefuzz.oracles.keys_run:try_property", PropertyTask, Property)

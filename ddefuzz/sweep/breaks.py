@@ -17,7 +17,7 @@ from ddefuzz.escape import shell_words
 from ddefuzz.execute.engine import Engine, Setup, Workers
 from ddefuzz.execute.pool import LostTask, Stopped, first_answer
 from ddefuzz.execute.scratch import scratch_folder
-from ddefuzz.execute.worker import late
+from ddefuzz.execute.worker import Task
 from ddefuzz.findings.database import Database
 from ddefuzz.show.blocks import Block, Heading, Items, TableRow, codes, counted, prose, table
 from ddefuzz.sweep.sweep import KEY_DIGITS, OP_SECONDS, OPS_PER_WORKER, START_SECONDS, Op, answers, selected
@@ -95,10 +95,7 @@ class OpBreaksTask(msgspec.Struct, frozen=True):
     programs: int = PROGRAMS
 
 
-def run_breaks(task: OpBreaksTask) -> OpBreaks:
-    """Compile the programs of one op."""
-    result: OpBreaks = late("ddefuzz.sweep.worker").run_breaks(task)
-    return result
+run_breaks = Task("ddefuzz.sweep.worker:run_breaks", OpBreaksTask, OpBreaks)
 
 
 Tell = Callable[[int, int, OpBreaks], None]

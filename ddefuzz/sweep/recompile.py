@@ -15,7 +15,7 @@ import msgspec
 
 from ddefuzz.escape import whole_number
 from ddefuzz.execute.pool import LostTask, Pool, Stopped, first_answer
-from ddefuzz.execute.worker import late
+from ddefuzz.execute.worker import Task
 from ddefuzz.files import append, is_file, json_lines
 from ddefuzz.findings.model import Sighting
 from ddefuzz.oracles.recompilation import KIND, KINDS, MODES, Mode
@@ -165,18 +165,8 @@ def groups_of(rows: Iterable[SequenceCount]) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: (-len(group.ops), group.frame)))
 
 
-def describe(task: DescribeTask) -> Versions:
-    """The version of torch, and what can be compiled: the reference functions, the entries of OpInfo that have an out=
-    argument or are of torch.nn.functional, and the modules.
-    """
-    result: Versions = late("ddefuzz.sweep.recompile_worker").describe(task)
-    return result
-
-
-def run_recompile(task: RecompileTask) -> OpRecompilations:
-    """Compile one op over the sequence."""
-    result: OpRecompilations = late("ddefuzz.sweep.recompile_worker").run_recompile(task)
-    return result
+describe = Task("ddefuzz.sweep.recompile_worker:describe", DescribeTask, Versions)
+run_recompile = Task("ddefuzz.sweep.recompile_worker:run_recompile", RecompileTask, OpRecompilations)
 
 
 SECONDS: Final = 600.0

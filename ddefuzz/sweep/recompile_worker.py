@@ -321,7 +321,7 @@ DUCK_SIZING = f"{SYMBOLIC_SHAPES_FILE.path}:create_symbol"
 
 
 def describe(_: DescribeTask) -> Versions:
-    """What this torch has."""
+    """What this torch has: reference functions, modules, and of OpInfo what has out= or is of torch.nn.functional."""
     return Versions(str(torch.__version__), "", tuple(sorted((*ops(), *MODULES))))
 
 

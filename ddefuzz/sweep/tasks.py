@@ -9,7 +9,7 @@ import msgspec
 
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.execute.protocol import Stage
-from ddefuzz.execute.worker import late
+from ddefuzz.execute.worker import Task
 from ddefuzz.findings.ledger import SiteRecord
 from ddefuzz.findings.model import Sighting
 from ddefuzz.oracles.program import CAPTURE
@@ -233,19 +233,6 @@ class UpstreamResult(msgspec.Struct, frozen=True):
     cpu_seconds: float = 0.0
 
 
-def describe(task: DescribeTask) -> Versions:
-    """The versions in the workers; raises UnsupportedError where this torch cannot be swept."""
-    result: Versions = late("ddefuzz.sweep.worker").describe(task)
-    return result
-
-
-def run_sweep(task: SweepTask) -> SweepResult:
-    """Sweep one op."""
-    result: SweepResult = late("ddefuzz.sweep.worker").run_sweep(task)
-    return result
-
-
-def run_upstream(task: UpstreamTask) -> UpstreamResult:
-    """Run upstream's own test on one entry of OpInfo."""
-    result: UpstreamResult = late("ddefuzz.sweep.worker").run_upstream(task)
-    return result
+describe = Task("ddefuzz.sweep.worker:describe", DescribeTask, Versions)
+run_sweep = Task("ddefuzz.sweep.worker:run_sweep", SweepTask, SweepResult)
+run_upstream = Task("ddefuzz.sweep.worker:run_upstream", UpstreamTask, UpstreamResult)

@@ -12,11 +12,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from importlib import import_module
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
@@ -47,6 +48,7 @@ PROGRAM = (
     'def program(x: Float32[Tensor, "u0 4"]):\n'
     "    return torch.chunk(x, 2)\n"
 )
+PACKAGE = Path(internal.__file__).parent
 SUBJECT = """\
 import ctypes, os, signal, time, torch
 def segfault(x):
@@ -187,6 +189,17 @@ def test_arguments_and_results_are_typed(pool: Pool) -> None:
     assert isinstance(found, list)
     assert found[0] == 5
     assert found[1] != os.getpid()
+
+
+def test_tasks_have_the_types_of_their_functions() -> None:
+    sources = [path for path in PACKAGE.rglob("*.py") if " = Task(" in path.read_text(encoding="utf-8")]
+    modules = [import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)) for path in sources]
+    tasks = {task for module in modules for task in vars(module).values() if isinstance(task, worker.Task)}
+    assert len(tasks) > len(modules)
+    for task in tasks:
+        module, _, name = task.function.partition(":")
+        hints = get_type_hints(getattr(import_module(module), name))
+        assert (next(iter(hints.values())), hints["return"]) == worker.signature(task), task.function
 
 
 def test_strings_have_the_same_hash_in_every_campaign(pool: Pool) -> None:

@@ -59,7 +59,7 @@ def in_worker() -> None:
     ) -> bytes:
         nonlocal doing
         doing = f"task {phases.name.removeprefix('phases-')}" if phases else ""
-        if function.__name__ not in ("run_case", "run_sweep"):
+        if getattr(function, "function", "").rpartition(":")[2] not in ("run_case", "run_sweep"):
             hold(doing)
         return perform(function, argument, phases, limit)
 
