@@ -81,10 +81,6 @@ def recompiles(
         "(nn.Modules with buffers).",
         default=FORMS,
     ),
-    with_fix: bool = option(
-        "Count an op that compiles too often with out= again, under a change of torch in memory: the shapes of the "
-        "call come from the same call without out=, as from a meta function of its own."
-    ),
     db: DatabaseUrl | None = option(
         "Record needless compilations as findings in this database. `ddefuzz minimize --all` then minimizes and "
         "confirms them."
@@ -108,7 +104,7 @@ def recompiles(
     For an op that compiles more often, the output names the guard that failed and the code that made it.
     """
     with stop_on_interrupt() as stopped, LiveLine("starting workers (importing OpInfo takes some seconds)") as live:
-        asked = RecompileTask("", sizes, modes, forms, record=db is not None, with_fix=with_fix)
+        asked = RecompileTask("", sizes, modes, forms, record=db is not None)
         result, sightings = count_compilations(globs, asked, jobs, keep, partial(_tell, live), stopped)
         if db is not None:
             with Database.open(db) as database, database.transaction():

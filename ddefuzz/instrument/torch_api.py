@@ -140,11 +140,6 @@ CAPTURE_SCALARS = Api(f"{_DYNAMO_SETTINGS}:capture_scalar_outputs", "a setting: 
 CAPTURE_DYNAMIC_SHAPES = Api(
     f"{_DYNAMO_SETTINGS}:capture_dynamic_output_shape_ops", "a setting: nonzero and similar ops are captured"
 )
-RUN_NODE = Api(
-    "torch._dynamo.utils:run_node",
-    "how dynamo computes the fake result of a node",
-    ("tracer", "node", "args", "kwargs", "nnmodule"),
-)
 AUTOMATIC_DYNAMIC = Api(
     f"{_DYNAMO_SETTINGS}:automatic_dynamic_shapes", "a setting: a static size that changes between calls stays static"
 )

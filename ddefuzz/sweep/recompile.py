@@ -63,8 +63,7 @@ class SequenceCount(msgspec.Struct, frozen=True):
     of calls that compiled something, `allowed` the number that the policy needs. Above it, `guard` is the guard that
     failed at the first call that should have reused a graph, `frame` the code that made it, and `owner` says whose
     code that is. `shareable` are the sizes whose calls need no graphs of their own. `without_out` is the count of
-    the same function without out=, `with_fix` that with `sweep.out_metas`, if it was asked for. `form` is how the op is
-    called. `error` is what ended the sequence, if anything did.
+    the same function without out=. `form` is how the op is called. `error` is what ended the sequence, if anything did.
     """
 
     op: str
@@ -81,7 +80,6 @@ class SequenceCount(msgspec.Struct, frozen=True):
     error: str = ""
     line: str = ""
     form: Form = "plain"
-    with_fix: int | None = None
 
     @property
     def is_above(self) -> bool:
@@ -92,8 +90,7 @@ class SequenceCount(msgspec.Struct, frozen=True):
 class RecompileTask(msgspec.Struct, frozen=True):
     """One op, or module, to compile over a sequence of sizes, in each of the forms that it has.
 
-    With `record`, needless compilations become sightings of findings. With `with_fix`, an op that compiles too often
-    with out= is counted again under the change of `sweep.out_metas`.
+    With `record`, needless compilations become sightings of findings.
     """
 
     op: str
@@ -101,7 +98,6 @@ class RecompileTask(msgspec.Struct, frozen=True):
     modes: tuple[Mode, ...] = MODES
     forms: tuple[Form, ...] = FORMS
     record: bool = False
-    with_fix: bool = False
 
 
 class OpRecompilations(msgspec.Struct, frozen=True):
@@ -279,8 +275,6 @@ def recompiles_view(result: Recompilations) -> Iterator[Block]:
     yield _group_table(result.groups)
     yield Heading("Where these guards come from", 3)
     yield _reviewed(result.groups)
-    if any(row.with_fix is not None for row in result.rows):
-        yield from _with_fix(result.rows)
     yield Heading("Which code refuses unbacked sizes")
     yield prose("With the dims that differ marked unbacked, a function must compile once. These ops do not compile.")
     yield _group_table(result.refused)
@@ -300,23 +294,6 @@ def recompiles_view(result: Recompilations) -> Iterator[Block]:
     reasons = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
     dropped = ((reason, str(len(ops)), ", ".join(ops)) for reason, ops in reasons)
     yield table(("not counted because", "ops", "which"), dropped, right=("ops",), folding=("which",))
-
-
-def _with_fix(rows: Iterable[SequenceCount]) -> Iterator[Block]:
-    yield Heading("With a meta function for `out=`")
-    yield prose(
-        "The same calls under a change of torch in memory: the shapes of a call with `out=` come from the same call "
-        "without it (`ddefuzz/sweep/out_metas.py`). **Bold** is above what is allowed. `-`: the calls failed."
-    )
-    lines: list[tuple[Inline, ...]] = []
-    for row in rows:
-        if row.form == "out" and row.is_above:
-            fixed = "-" if row.with_fix is None else str(row.with_fix)
-            is_above = row.with_fix is not None and row.with_fix > row.allowed
-            count = Span(fixed, style="bold" if is_above else "")
-            lines.append((row.op, mode_of(row), str(row.compilations), count, str(row.allowed), row.frame))
-    titles = ("op", "mode", "compilations", "with it", "allowed", "frame that makes the guard")
-    yield table(titles, lines, right=titles[2:5], code=titles[5:])
 
 
 def _group_table(groups: Iterable[Group]) -> Table:
@@ -379,7 +356,6 @@ def recompiles_text(result: Recompilations) -> str:
         name = f"{row.op}{FORM_TITLES[row.form]}"
         why = f"  {row.guard} at {row.frame or 'an unknown place'}" if row.is_above else ""
         why += f" (without out=: {row.without_out})" if row.is_above and row.without_out is not None else ""
-        why += f" (with a meta for out=: {row.with_fix})" if row.with_fix is not None else ""
         why += _shared(row) if row.is_above else ""
         why += f"  {_MORE.split(row.error)[0]}" if row.error else ""
         lines.append(f"{row.compilations:4} ({row.allowed})  {mode_of(row):12}  {name}{why}")

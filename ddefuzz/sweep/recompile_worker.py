@@ -33,7 +33,6 @@ from ddefuzz.program.model import Call, Dim, Expr, Input, Name, Program, Recipe,
 from ddefuzz.program.recipes import ANNOTATIONS, fault_of
 from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
 from ddefuzz.program.text import print_program
-from ddefuzz.sweep.out_metas import with_out_metas
 from ddefuzz.sweep.recompile import Form, OpRecompilations, Owner, RecompileTask, SequenceCount
 from ddefuzz.sweep.tasks import DescribeTask, Versions
 
@@ -385,12 +384,6 @@ def row_of(task: RecompileTask, mode: Mode, form: Form, subject: Subject, withou
     target = call.forward if isinstance(call, torch.nn.Module) else call
     counted = count(call, list(inspect.signature(target).parameters), calls, mode)
     frame, owner, line = _blamed(counted)
-    fixed: int | None = None
-    if task.with_fix and form == "out" and len(counted.compiled) > counted.allowed:
-        again, fresh = subject.calls()
-        with with_out_metas():
-            of_fix = count(again, list(inspect.signature(again).parameters), fresh, mode)
-        fixed = len(of_fix.compiled) if not of_fix.error else None
     return SequenceCount(
         op=task.op,
         out=form == "out",
@@ -406,7 +399,6 @@ def row_of(task: RecompileTask, mode: Mode, form: Form, subject: Subject, withou
         error=counted.error,
         line=line,
         form=form,
-        with_fix=fixed,
     )
 
 

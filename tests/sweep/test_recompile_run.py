@@ -25,6 +25,7 @@ from ddefuzz.sweep.recompile import (
     document,
     recompiles_text,
     recompiles_view,
+    sizes_text,
 )
 from ddefuzz.sweep.recompile import recompiles_report as report_of
 from ddefuzz.sweep.recompile_reviewed import REVIEWED
@@ -126,6 +127,11 @@ def test_results_are_kept_by_what_decides_them(tmp_path: Path) -> None:
     keep.write_text("{}\n")
     with pytest.raises(InputError, match=r"kept.jsonl:1: found Object missing required field"):
         run._read(keep, "2.13.0", ASKED)
+
+
+def test_consecutive_sizes_are_a_range() -> None:
+    assert sizes_text(range(5, 105)) == "5 to 104"
+    assert sizes_text((5, 7, 9, 11)) == "5, 7, 9, 11"
 
 
 @pytest.mark.parametrize("sizes", ["5", "5,x", "5,1", "", "5,-7"])
