@@ -37,7 +37,7 @@ from ddefuzz.show.blocks import counted
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.table import NAMES as FORMAT_NAMES
 from ddefuzz.sweep.breaks import PROGRAMS, OpBreaks, breaks_view, sweep_breaks
-from ddefuzz.sweep.census import Census, census_document, census_view, html_page, sweep_report
+from ddefuzz.sweep.census import Census, census_document, census_view, sweep_report
 from ddefuzz.sweep.recompile import (
     FORMS,
     REFERENCE_SIZES,
@@ -226,12 +226,11 @@ def _refuse(line: str, *names: str) -> None:
 
 def census_writers(census: Census) -> dict[str, Writer]:
     """The formats of all reports. Text, Markdown and HTML are the census's own pages."""
+    title = f"Census of data-dependent errors, torch {census.torch}"
     return {
         **writers_of(sweep_report(census)),
+        **page_writers(title, census_document(census), census, indent=True),
         "text": page_writers("", census_view(census, current_invocation()))["text"],
-        "json": json_text(census, indent=True) + "\n",
-        "markdown": lambda _page: markdown(census_document(census)),
-        "html": lambda _page: html_page(census),
     }
 
 

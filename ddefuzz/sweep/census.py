@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from importlib.resources import files
 
 import msgspec
-from jinja2 import Environment
 
-from ddefuzz.escape import html_value, shell_words
+from ddefuzz.escape import shell_words
 from ddefuzz.program.recipes import PLACEMENTS
 from ddefuzz.show.blocks import (
     Block,
@@ -316,13 +314,6 @@ def census_view(census: Census, call: Invocation) -> Iterator[Block]:
         show = call.command("findings", "show", finding_id)
         repro = call.repro(finding_id)
         yield Commands((show, repro, call.command("findings", "list"), call.command("sites")))
-
-
-def html_page(census: Census) -> str:
-    """The HTML page. It loads nothing, so it can be mailed and opened from disk."""
-    source = files("ddefuzz.sweep").joinpath("census.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, finalize=html_value, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(source).render(census=census, lines=summary_lines(census)) + "\n"
 
 
 TRACES = Rule("traces", "all samples of the op trace with unbacked sizes")

@@ -39,7 +39,7 @@ from ddefuzz.repro.run import ScriptResult
 from ddefuzz.show.blocks import Block, Invocation
 from ddefuzz.show.findings import findings_report, list_view, scripts_report, scripts_view, show_view
 from ddefuzz.show.terminal import terminal
-from ddefuzz.sweep.census import html_page, sweep_report
+from ddefuzz.sweep.census import sweep_report
 from tests.checking.test_check_rows import BRANCH, EAGER, FAILED, runs
 from tests.cli.infected import infected
 from tests.cli.test_every_report import CASE, FINDING
@@ -154,7 +154,7 @@ def of_sweep(text: str) -> Mapping[str, Writer]:
         **writers_of(sweep_report(census)),
         "text": census_writers(census)["text"],
         "markdown-page": census_writers(census)["markdown"],
-        "html-page": lambda _: html_page(census),
+        "html-page": census_writers(census)["html"],
     }
 
 
