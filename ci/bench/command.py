@@ -94,34 +94,6 @@ SEED = option("--seed", 0, "Seed of the generator.", least=0)
 PROFILE = "Kind of programs to generate, as for `ddefuzz run`."
 
 BENCHMARKS = {
-    "ablation": Benchmark(
-        """Measure what each optimization of shape reasoning saves in an export: on, or undone if torch has it.
-
-        Each export runs in its own process. In each round, all optimizations run in turn with an export without a
-        change. The exported programs are compared: graphs, assertions and ranges of symbols.
-        """,
-        "ablation:run",
-        (
-            option(
-                "--workload",
-                ("unbind_split_flip_cat", "totals", "views"),
-                "Which workloads of ci/bench/export_time.py.",
-                "workloads",
-            ),
-            click.option(
-                "--n",
-                "sizes",
-                type=click.IntRange(1),
-                multiple=True,
-                default=(80, 320),
-                show_default=True,
-                metavar="N",
-                help="How many there are in a workload. Can be repeated.",
-            ),
-            option("--rounds", 3, "Rounds of each n."),
-            option("--seconds", 600, "CPU seconds of one export at most."),
-        ),
-    ),
     "arguments": Benchmark(
         """List the arguments of torch's functions that no row of the catalogue gives another value than the default.
 
@@ -212,32 +184,6 @@ BENCHMARKS = {
             option("--ahead", 2, "Number of cases in a round for each worker of a driver."),
             option("--case-ms", 0, "Milliseconds of a case in the mean. 0: as recorded.", least=0),
         ),
-    ),
-    "export-time": Benchmark(
-        """Export programs with n unbacked symbols. n is doubled from 5 until the budget ends.
-
-        Each export runs three times in its own process: to measure time, to count, and to sample where the time goes.
-        The functions whose own time grows most are listed with their callers. The counts are calls of
-        evaluate_expr and of the functions that it calls, sympy objects, and evaluations that are repeated with the same
-        answer. A power of n is fitted to each count, and the output has its exponent. A count is reported as steep if
-        the lower end of the exponent's interval is above 1.5. The result of the exported program is compared with
-        eager's.
-        """,
-        "export_time:run",
-        (
-            option("--workload", (), "Only this workload of ci/bench/export_time.py.", "workloads"),
-            option("--budget", "60cpu", "CPU seconds of exports for each workload."),
-            option("--most", 640, "The largest n.", least=5),
-            click.option(
-                "--from",
-                "earlier",
-                type=click.Path(path_type=Path, dir_okay=False),
-                metavar="FILE",
-                multiple=True,
-                help="Measure nothing: show the JSON of earlier runs, also of other torch versions. Can be repeated.",
-            ),
-        ),
-        has_chart=True,
     ),
     "keys": Benchmark(
         """Measure what a launch of a compiled kernel costs with several kinds of keys, for 2, 8 and 16 tensors.

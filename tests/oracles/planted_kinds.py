@@ -34,8 +34,8 @@ from ddefuzz.oracles.keys import KIND_OF
 from ddefuzz.oracles.oracle import Oracle
 from ddefuzz.oracles.program import look, observe
 from ddefuzz.program.sizes import CALL_SIZES, REPEATED_SIZES, CallSize
-from tests.bench.planted_growth import quadratic
 from tests.oracles import test_growth, test_lowering, test_mechanism, test_planted_assertions, test_recompilation
+from tests.oracles.planted_growth import quadratic
 from tests.oracles.planted_lowering import falling_back, loops_not_fused, never_fused, without_vectors
 from tests.oracles.planted_relations import FAULTS
 

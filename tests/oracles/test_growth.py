@@ -14,7 +14,7 @@ from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.growth import BLOCKS, ORACLE, Growth, Growths, counts_of, judge, script
 from ddefuzz.oracles.program import judge_program, kept, observe, shows, suspect_of
 from ddefuzz.oracles.table import NAMES
-from tests.bench.planted_growth import quadratic
+from tests.oracles.planted_growth import quadratic
 
 TEXT = """\
 # ddefuzz program v1
