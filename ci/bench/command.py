@@ -94,14 +94,6 @@ SEED = option("--seed", 0, "Seed of the generator.", least=0)
 PROFILE = "Kind of programs to generate, as for `ddefuzz run`."
 
 BENCHMARKS = {
-    "arguments": Benchmark(
-        """List the arguments of torch's functions that no row of the catalogue gives another value than the default.
-
-        Bools, texts and optional arguments count. The table says which values samples of OpInfo give them. Nothing is
-        run, and what a campaign draws for a slot of a row counts as another value.
-        """,
-        "arguments:run",
-    ),
     "backtest": Benchmark(
         """Measure how many failures that were reported to PyTorch are among the findings, by category.
 
@@ -184,15 +176,6 @@ BENCHMARKS = {
             option("--ahead", 2, "Number of cases in a round for each worker of a driver."),
             option("--case-ms", 0, "Milliseconds of a case in the mean. 0: as recorded.", least=0),
         ),
-    ),
-    "keys": Benchmark(
-        """Measure what a launch of a compiled kernel costs with several kinds of keys, for 2, 8 and 16 tensors.
-
-        The keys are plain tuples of ints, tuples of wrapped ints, and those of ddefuzz. A launch without a key is the
-        floor. All launches of one number of tensors are measured in turn, and the fastest round of each counts.
-        """,
-        "keys:run",
-        (option("--rounds", 300, "Number of rounds."), option("--repeats", 50, "Number of launches in a round.")),
     ),
     "ops": Benchmark(
         """Compare what `ddefuzz check-op` and `torch.library.opcheck` find wrong with the same custom ops.
