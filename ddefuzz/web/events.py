@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from ddefuzz.findings.database import Database
-from ddefuzz.web.campaigns import CampaignLine, CampaignState, campaign_lines
+from ddefuzz.web.campaigns import CampaignLine, campaign_lines
 
 MEDIA_TYPE: Final = "text/event-stream; charset=utf-8"
 
@@ -27,38 +27,17 @@ LATEST: Final = 5
 """How many campaigns an event has."""
 
 
-class CampaignNow(msgspec.Struct, frozen=True, kw_only=True):
-    """A campaign in an event. `findings` are those that it has seen, None before it has saved its counts."""
-
-    id: int
-    state: CampaignState
-    cases: int
-    findings: int | None
-    per_minute: float | None
-    left: str
-
-
 class CampaignsEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest campaigns, the latest first."""
+    """The latest campaigns, the latest first. `growth` has the last counts only."""
 
-    campaigns: tuple[CampaignNow, ...]
-    schema: str = "ddefuzz.event.campaigns/1"
+    campaigns: tuple[CampaignLine, ...]
+    schema: str = "ddefuzz.event.campaigns/2"
 
 
 def event_of(database: Database) -> CampaignsEvent:
     """What there is now."""
-    return CampaignsEvent(campaigns=tuple(map(_now, campaign_lines(database, datetime.now(UTC), LATEST))))
-
-
-def _now(line: CampaignLine) -> CampaignNow:
-    return CampaignNow(
-        id=line.id,
-        state=line.state,
-        cases=line.cases,
-        findings=line.growth[-1].findings if line.growth else None,
-        per_minute=line.per_minute,
-        left=line.left,
-    )
+    lines = campaign_lines(database, datetime.now(UTC), LATEST)
+    return CampaignsEvent(campaigns=tuple(msgspec.structs.replace(one, growth=one.growth[-1:]) for one in lines))
 
 
 async def stream(

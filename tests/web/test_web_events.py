@@ -84,7 +84,7 @@ def test_a_campaign_that_saves_its_counts_is_an_event(database: Database, addres
     assert answer.getheader("Content-Type") == events.MEDIA_TYPE
     stream = iter(answer.readline, b"")
     (before,) = event(stream).campaigns
-    assert (before.id, before.cases, before.findings, before.state) == (campaign, 0, 1, "interrupted")
+    assert (before.id, before.cases, before.findings, before.state) == (campaign, 0, 0, "interrupted")
     database.advance(campaign, 40, datetime.now(UTC))
     (after,) = event(stream).campaigns
     assert (after.cases, after.left, after.state) == (40, "60 cases", "running")
