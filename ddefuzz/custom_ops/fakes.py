@@ -190,7 +190,7 @@ class Symbolic(NamedTuple):
             ]
         for text, holds in claims:
             if not bool(holds):
-                symbols = _symbols(text, values)
+                symbols = [symbol for symbol in values if re.search(rf"\b{symbol}\b", text)]
                 where = "" if any(str(symbol) in names for symbol in symbols) else "a dynamic size"
                 real = ", ".join(f"{names.get(str(symbol), symbol)} = {values[symbol]}" for symbol in symbols)
                 why = f"the fake kernel says {_with_names(text, names)}; in this call of the real kernel, {real}"
@@ -202,11 +202,6 @@ class Symbolic(NamedTuple):
         stacks = (one.python for one in made if one.text == text)
         users = ([frame for frame in stack if not frame.file.startswith(NOT_USERS)] for stack in stacks)
         return tuple(stack[-1] for stack in users if stack)[:1]
-
-
-def _symbols(text: str, values: Mapping[Any, int]) -> list[Any]:
-    """The symbols that a text names."""
-    return [symbol for symbol in values if re.search(rf"\b{symbol}\b", text)]
 
 
 def _with_names(text: str, names: Mapping[str, str]) -> str:

@@ -52,14 +52,10 @@ def check_out(log: Log, call: Call) -> None:
         expected = [one for one in leaves_of(log.op.call(call.given.copied())) if isinstance(one, torch.Tensor)]
         for name, other, outs in overloads:
             if len(outs) == len(expected):
-                right = [_filled(value) for value in expected]
+                right = [torch.full_like(one, 1) if one.numel() else torch.empty_like(one) for one in expected]
                 if _call(log, call, (name, other), dict(zip(outs, right, strict=True)), expected):
                     empty = [value.new_empty(0) for value in expected]
                     _call(log, call, (name, other), dict(zip(outs, empty, strict=True)), expected)
-
-
-def _filled(value: torch.Tensor) -> torch.Tensor:
-    return torch.full_like(value, 1) if value.numel() else torch.empty_like(value)
 
 
 def _call(

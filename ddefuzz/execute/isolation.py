@@ -98,7 +98,8 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     functions = {name: (module, _functions(module)) for name, module in {**own, **_standard()}.items()}
     _before[:] = _changeable()
     _running.append(path)
-    temporary, folder, user, limits = tempfile.tempdir, current_folder(), _user(), _limits()
+    temporary, folder, user = tempfile.tempdir, current_folder(), _user()
+    limits = {name: resource.getrlimit(number) for number, name in _NAMES_OF_LIMITS.items()}
     frames, set_frames = sys.getrecursionlimit(), sys.setrecursionlimit
     tempfile.tempdir = _own_folder()
     try:
@@ -369,10 +370,6 @@ _NAMES_OF_LIMITS = {
     getattr(resource, name): name for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"
 }
 """The names by their numbers. RLIMIT_OFILE is an old name of RLIMIT_NOFILE."""
-
-
-def _limits() -> dict[str, tuple[int, int]]:
-    return {name: resource.getrlimit(number) for number, name in _NAMES_OF_LIMITS.items()}
 
 
 def _are_lower(limits: Iterable[object], before: Iterable[int]) -> bool:

@@ -30,17 +30,15 @@ def judge(seen: OracleInput) -> tuple[Failure, ...]:
     A graph with a size that is replaced by what it is not in this call is for the specialization oracle.
     """
     for call in seen.observation.calls:
-        if call.node is not None and not _assumes(seen, call):
-            return (Failure(KIND, seen.observation, f"at size {call.size}: {_said(call.node)}", call.size),)
+        node = call.node
+        if node is not None and not _assumes(seen, call):
+            evidence = f"at size {call.size}: {node.what} of {node.op}: the graph says {node.how}"
+            return (Failure(KIND, seen.observation, evidence, call.size),)
     return ()
 
 
 def _assumes(seen: OracleInput, call: Call) -> bool:
     return any(holds(one.text, dict(call.symbols)) is False for one in seen.observation.constraints)
-
-
-def _said(node: NodeDifference) -> str:
-    return f"{node.what} of {node.op}: the graph says {node.how}"
 
 
 def located_at(call: Call, anchor: str = "") -> Location | None:

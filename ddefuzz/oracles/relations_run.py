@@ -126,7 +126,8 @@ class _Pair:
             return f"found no place where {self.relation.changes}"
         if not self.variants:
             return f"it does not mean the same in eager if {self.relation.changes}"
-        lacking = {name for one in self.variants for marks in one.marks.values() for name in marks} - _mark_arguments()
+        known = inspect.signature(torch_api.bound(torch_api.MARK_UNBACKED)).parameters
+        lacking = {name for one in self.variants for marks in one.marks.values() for name in marks} - known.keys()
         return f"mark_unbacked of this torch has no {', '.join(sorted(lacking))}" if lacking else ""
 
     def difference(self, only: _Difference | None = None) -> _Difference | None:
@@ -305,10 +306,6 @@ def _ending(result: _CaptureResult) -> str:
 
 def _said(place: Signature | None) -> str:
     return "it is captured" if place is None else f"it fails: {place}"
-
-
-def _mark_arguments() -> frozenset[str]:
-    return frozenset(inspect.signature(torch_api.bound(torch_api.MARK_UNBACKED)).parameters)
 
 
 def _is_outside(variant: Variant, program: Program, size: CallSize) -> bool:
