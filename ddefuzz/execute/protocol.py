@@ -78,6 +78,10 @@ class Difference(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     how: str
     frames: tuple[Frame, ...] = ()
 
+    def __str__(self) -> str:
+        """In one line: `values of result[0]: …`, `gradient 0: …`."""
+        return f"{self.where if self.what == 'gradient' else f'{self.what} of {self.where}'}: {self.how}"
+
 
 class NodeDifference(msgspec.Struct, frozen=True):
     """The first node of a captured graph of whose value the graph says what is not so (`meta["val"]`).

@@ -31,7 +31,7 @@ def judge(seen: OracleInput) -> tuple[Failure, ...]:
         return metas.judge(seen)
     call, difference = (values or pairs)[0]
     kind: Kind = "wrong-result" if values else "wrong-layout"
-    evidence = f"at size {call.size}: {difference.what} of {difference.where}: {difference.how}"
+    evidence = f"at size {call.size}: {difference}"
     return (Failure(kind, seen.observation, evidence, call.size),)
 
 

@@ -208,7 +208,7 @@ def _calls(finding: Finding) -> Iterator[str]:
             "returns" if ended.returned else f"raises {ended.error}" for ended in (call.eager, call.captured)
         )
         ends = [f"eager {eager}, {'dynamo captures again' if call.recompiled else f'captured {captured}'}"]
-        ends += [f"{one.what} of {one.where}: {one.how}" for one in call.differences]
+        ends += map(str, call.differences)
         symbols = ", ".join(f"{name} = {value}" for name, value in call.symbols)
         yield f"at size {call.size}{f' ({symbols})' if symbols else ''}: {'; '.join(ends)}"
 
