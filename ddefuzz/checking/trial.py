@@ -393,9 +393,17 @@ def _difference(expected: _Result, seen: _Result, *, arguments: bool) -> str:
     if arguments:
         pairs.append((expected.args, seen.args, "arguments"))
     if expected.gradients and seen.gradients:
-        pairs.append((expected.gradients, seen.gradients, "gradients"))
+        both = [_as_zeros(*pair) for pair in zip(expected.gradients, seen.gradients, strict=False)]
+        pairs += [(left, right, f"gradient {place}") for place, (left, right) in enumerate(both)]
     every = (one for left, right, where in pairs for one in differences(_plain(left), _plain(right), where))
     return next((f"{one.where}: {one.how}" for one in every if one.what in COMPARED), "")
+
+
+def _as_zeros(left: Any, right: Any) -> tuple[Any, Any]:
+    """Two gradients. None stands for zeros: a branch that is not taken has none, and AOTAutograd makes zeros of it."""
+    if left is None and right is not None:
+        return torch.zeros_like(right), right
+    return left, torch.zeros_like(left) if right is None and left is not None else right
 
 
 def _plain(value: Any, depth: int = 0) -> Any:

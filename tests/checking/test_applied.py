@@ -16,6 +16,7 @@ from ddefuzz.checking.variants import variants_of
 from ddefuzz.execute.preparation import leaf_names, leaves_of
 from ddefuzz.execute.protocol import CAPTURE_STAGES, CallableSubject
 from ddefuzz.execute.subject import prepare
+from ddefuzz.files import SOURCE as ROOT
 
 SOURCE = """import torch
 from {helper} import scaled
@@ -179,6 +180,12 @@ def test_what_is_captured_in_any_stage_can_be_called(tmp_path: Path) -> None:
     result = try_change(Candidate(CallableSubject(str(path), name="model"), stages, may_refuse=True))
     assert [(seen.stage, seen.outcome) for seen in result.observations] == [(stage, "ok") for stage in stages]
     assert not any(one.captured or one.differs for one in result.compared)
+
+
+@pytest.mark.slow
+def test_a_gradient_of_zeros_is_no_other_than_none() -> None:
+    subject = CallableSubject(str(ROOT / "corpora" / "reported" / "newer.py"), case="cond_empty_expert")
+    assert notes(Candidate(subject, ("aot-decomposed",), may_refuse=True)).lines == ()
 
 
 @pytest.mark.slow
