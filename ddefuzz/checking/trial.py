@@ -41,7 +41,15 @@ from ddefuzz.checking.variants import (
     variants_of,
 )
 from ddefuzz.errors import InputError
-from ddefuzz.execute.comparison import NUMBERS, PLAIN, differences, gradients_of
+from ddefuzz.execute.comparison import (
+    NUMBERS,
+    PLAIN,
+    comparable,
+    differences,
+    gradients_of,
+    is_inexact,
+    parts_of,
+)
 from ddefuzz.execute.exercise import filled_memory
 from ddefuzz.execute.isolation import folder_kept
 from ddefuzz.execute.observe import captured_output, exchanged, observe_in
@@ -69,6 +77,8 @@ COMPARED = frozenset({"structure", "number", "dtype", "shape", "values", "mutati
 SAID_LIMIT = 200
 
 MOST_NUMBERS = 4  # with so many numbers of the code, one less and one more, other inputs are made
+
+ROUNDING = 1e-3
 
 FEW = 8  # an input of integers with at most so many is taken for counts or lengths
 
@@ -304,7 +314,7 @@ def _with_capture(
         return msgspec.structs.replace(compared, accepted=accepted)
     if seen.error:
         return msgspec.structs.replace(compared, captured=(*compared.captured, (stage, seen.error)))
-    difference = _difference(expected, seen, arguments=not capture.static_dims)
+    difference = _difference(expected, seen, arguments=not capture.static_dims, exact=changes)
     return msgspec.structs.replace(compared, differs=compared.differs or (difference and f"{stage}: {difference}"))
 
 
@@ -388,15 +398,35 @@ def _builtin(name: str, value: Any) -> Iterator[None]:
         del vars(builtins)[name]
 
 
-def _difference(expected: _Result, seen: _Result, *, arguments: bool) -> str:
+def _difference(expected: _Result, seen: _Result, *, arguments: bool, exact: bool = True) -> str:
+    """The first difference of two calls. Unless it is `exact`, values that rounding may explain are none."""
     pairs = [(expected.value, seen.value, "result")]
     if arguments:
         pairs.append((expected.args, seen.args, "arguments"))
     if expected.gradients and seen.gradients:
         both = [_as_zeros(*pair) for pair in zip(expected.gradients, seen.gradients, strict=False)]
         pairs += [(left, right, f"gradient {place}") for place, (left, right) in enumerate(both)]
-    every = (one for left, right, where in pairs for one in differences(_plain(left), _plain(right), where))
-    return next((f"{one.where}: {one.how}" for one in every if one.what in COMPARED), "")
+    for left, right, where in pairs:
+        for one in differences(_plain(left), _plain(right), where):
+            if one.what in COMPARED and (exact or one.what != "values" or not is_rounding(left, right)):
+                return f"{one.where}: {one.how}"
+    return ""
+
+
+def is_rounding(left: Any, right: Any) -> bool:
+    """Whether floats differ by less than a thousandth of the largest of their tensor, and nothing else differs."""
+    for place, expected in parts_of(left).items():
+        actual = parts_of(right).get(place)
+        if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor) or not expected.numel():
+            continue
+        if expected.shape != actual.shape or expected.dtype != actual.dtype:
+            return False
+        wanted, got = comparable(expected, actual)
+        finite = wanted[wanted.isfinite()] if is_inexact(wanted) else wanted.new_empty(0)
+        absolute = ROUNDING * max(float(finite.abs().max()), 1.0) if finite.numel() else 0.0
+        if not torch.allclose(wanted, got, rtol=0, atol=absolute, equal_nan=True):
+            return False
+    return True
 
 
 def _as_zeros(left: Any, right: Any) -> tuple[Any, Any]:

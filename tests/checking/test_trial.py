@@ -6,13 +6,15 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import torch
 
 from ddefuzz.checking import check as task
 from ddefuzz.checking.patch import Advice, Candidate, ChangedFile, Comparison, TrialResult, wrapper
 from ddefuzz.checking.search import advise
-from ddefuzz.checking.trial import UNDETERMINED, describe, note_lines, try_change
+from ddefuzz.checking.trial import UNDETERMINED, describe, is_rounding, note_lines, try_change
 from ddefuzz.checking.variants import held_out_of, variants_of
 from ddefuzz.execute.observe import exchanged
 from ddefuzz.execute.pool import LostTask, Pool
@@ -249,3 +251,20 @@ def test_notes_name_what_is_wrong_refused_or_accepted_once_each() -> None:
         "what export captured refuses inputs that eager takes, such as n all 5: RuntimeError: u0 <= 4",
         "what export captured takes inputs that eager refuses, such as n all 6: ValueError: too many",
     ]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "differs"),
+    [
+        ([1.0, 100.0], [1.0, 100.05], False),
+        ([1.0, 100.0], [1.0, 101.0], True),
+        ([1e-9, 1.0], [9e-5, 1.0], False),
+        ([float("nan"), float("inf")], [float("nan"), float("inf")], False),
+        ([float("nan"), 1.0], [0.0, 1.0], True),
+        ([True, False], [True, True], True),
+        ([1, 2], [1, 3], True),
+    ],
+)
+def test_in_notes_what_rounding_may_explain_is_no_difference(left: Any, right: Any, differs: bool) -> None:
+    assert is_rounding(torch.tensor(left), torch.tensor(right)) is not differs
+    assert is_rounding([torch.tensor(left), torch.tensor(1)], [torch.tensor(right), torch.tensor(2)]) is False
