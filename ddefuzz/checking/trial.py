@@ -407,9 +407,11 @@ def _difference(expected: _Result, seen: _Result, *, arguments: bool, exact: boo
         both = [_as_zeros(*pair) for pair in zip(expected.gradients, seen.gradients, strict=False)]
         pairs += [(left, right, f"gradient {place}") for place, (left, right) in enumerate(both)]
     for left, right, where in pairs:
-        for one in differences(_plain(left), _plain(right), where):
-            if one.what in COMPARED and (exact or one.what != "values" or not is_rounding(left, right)):
-                return f"{one.where}: {one.how}"
+        is_judged = exact or not is_rounding(left, right)
+        unequal = (one for one in differences(_plain(left), _plain(right), where) if one.what in COMPARED)
+        first = next((one for one in unequal if is_judged or one.what != "values"), None)
+        if first is not None:
+            return f"{first.where}: {first.how}"
     return ""
 
 
