@@ -60,9 +60,9 @@ from ddefuzz.execute.preparation import (
     parameter_names,
     with_leaves,
 )
-from ddefuzz.execute.protocol import RETRACES, CallableSubject, Observation, ProgramSubject, Run, Stage, Subject
-from ddefuzz.execute.retraces import RETRACE_FUNCTIONS
-from ddefuzz.execute.stages import Capture, StageFunction, stage_function
+from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run, Stage, Subject
+from ddefuzz.execute.retraces import function_to_call
+from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import is_live, prepare, reloaded, seed
 from ddefuzz.files import real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
@@ -277,21 +277,8 @@ def _captured(
         pairs = zip(compared, calls, strict=True)
         after = [_with_capture(one, capture, stage, make, call, changes=changes) for one, call in pairs]
 
-    observed = observe_in(_function_of(stage), make, Run(candidate.subject, stage), then=call_all)
+    observed = observe_in(function_to_call(stage), make, Run(candidate.subject, stage), then=call_all)
     return observed, after
-
-
-def _function_of(stage: Stage) -> StageFunction:
-    """What captures in a stage, to be called. Two stages, one after the other, if it goes on where another one ends."""
-    retrace = RETRACES.get(stage)
-    if retrace is None:
-        return stage_function(stage, called=True)
-
-    def both(prepared: PreparedSubject) -> Capture | None:
-        begun = stage_function(retrace.begins, called=False)(prepared)
-        return None if begun is None else RETRACE_FUNCTIONS[stage](prepared, begun, True)
-
-    return both
 
 
 def _with_capture(

@@ -16,19 +16,21 @@ import torch
 from torch.export import ExportedProgram
 
 from ddefuzz.execute.preparation import PreparedSubject
-from ddefuzz.execute.protocol import DECOMPOSED, Stage
+from ddefuzz.execute.protocol import DECOMPOSED, RETRACES, Stage
 from ddefuzz.execute.stages import (
     AOT_DECOMPOSED,
     SETTINGS,
     Capture,
     CaptureEndedError,
     ExportArguments,
+    StageFunction,
     as_exported,
     capture_of,
     compiled,
     inductor,
     inductor_to_call,
     not_compiled,
+    stage_function,
 )
 from ddefuzz.instrument import torch_api
 
@@ -123,3 +125,16 @@ RETRACE_FUNCTIONS: MappingProxyType[Stage, RetraceFunction] = MappingProxyType(
         "cpp-wrapper": _with_cpp_wrapper,
     }
 )
+
+
+def function_to_call(stage: Stage) -> StageFunction:
+    """What captures in a stage, to be called. Two stages, one after the other, if it goes on where another one ends."""
+    retrace = RETRACES.get(stage)
+    if retrace is None:
+        return stage_function(stage, called=True)
+
+    def both(prepared: PreparedSubject) -> Capture | None:
+        begun = stage_function(retrace.begins, called=False)(prepared)
+        return None if begun is None else RETRACE_FUNCTIONS[stage](prepared, begun, True)
+
+    return both

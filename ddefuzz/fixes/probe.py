@@ -30,7 +30,7 @@ from ddefuzz.execute.protocol import Call as Called
 from ddefuzz.files import append
 from ddefuzz.fixes.change import SCRIPTED
 from ddefuzz.fixes.out_meta import FILE as METAS
-from ddefuzz.fixes.tasks import Sights, Task, Truths
+from ddefuzz.fixes.tasks import SMALL, Sights, Task, Truths
 from ddefuzz.generate import opinfo
 from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.blame import OracleInput
@@ -45,8 +45,7 @@ CALLED: Final = ("export", "export-strict", "compile", "aot", "decompose", DECOM
 EAGER_SIZES: Final = tuple(size for size in CALLS if not size.startswith("drawn"))
 
 USUAL: Final[tuple[CallSize, ...]] = ("example", "2")
-SMALL: Final[tuple[CallSize, ...]] = ("0", "1")
-"""The sizes at which the truth of a guard is noted."""
+"""The sizes at which the truth of a guard is noted, beside `SMALL` ones."""
 
 FAILS: Final = "fails: "
 """How the result of a test that fails begins."""

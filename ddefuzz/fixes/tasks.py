@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,10 @@ class Truths(NamedTuple):
 
     usual: tuple[bool, ...] = ()
     small: tuple[bool, ...] = ()
+
+
+SMALL: Final[tuple[CallSize, ...]] = ("0", "1")
+"""The sizes that code treats apart most often."""
 
 
 class Calls(NamedTuple):

@@ -21,7 +21,7 @@ from ddefuzz.fixes.change import DELETED, candidates, noting
 from ddefuzz.fixes.group import fix_of
 from ddefuzz.fixes.model import Fix
 from ddefuzz.fixes.out_meta import FORM as OUT
-from ddefuzz.fixes.tasks import Calls, Sights, Task, Truths
+from ddefuzz.fixes.tasks import SMALL, Calls, Sights, Task, Truths
 from ddefuzz.fixes.texts import pull_request, test_text
 from ddefuzz.fixes.verify import (
     ALSO,
@@ -38,8 +38,6 @@ from ddefuzz.fixes.verify import (
 from ddefuzz.instrument.events import RaisedError
 from ddefuzz.instrument.truth import holds, usual_sizes
 from ddefuzz.repro.finding import inputs_at
-
-SMALL: Final = ("0", "1")
 
 MOST_TRIED: Final = 2
 """How many changes of one guard are run, those first that nothing speaks against yet."""
