@@ -154,8 +154,8 @@ def command(
     there, where the sizes come from, and the changes of your code with which capture succeeds. Capture continues after
     an undecided guard, so that all problems are listed at once.
 
-    Exit code 1: a capture fails, or a captured program is wrong. Exit code 2: a case cannot be built. Problems of
-    PyTorch with neither effect are listed last.
+    Exit code 1: a capture fails, or a captured program is wrong. Notes about inputs other than the example's do not
+    count. Exit code 2: a case cannot be built. Problems of PyTorch with neither effect are listed last.
 
     Without TARGET, those of ddefuzz.toml are checked: `check.targets = ["model.py:make_model"]`.
 
