@@ -48,6 +48,7 @@ from ddefuzz.execute.comparison import (
     differences,
     gradients_of,
     is_inexact,
+    lacks_values,
     parts_of,
 )
 from ddefuzz.execute.exercise import filled_memory
@@ -408,7 +409,7 @@ def is_rounding(left: Any, right: Any) -> bool:
         actual = parts_of(right).get(place)
         if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor) or not expected.numel():
             continue
-        if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        if lacks_values(actual) or expected.shape != actual.shape or expected.dtype != actual.dtype:
             return False
         wanted, got = comparable(expected, actual)
         finite = wanted[wanted.isfinite()] if is_inexact(wanted) else wanted.new_empty(0)

@@ -170,9 +170,9 @@ def command(
 ) -> None:
     """Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.
 
-    Each sample call is tried in several forms: with one dim unbacked, with all dims unbacked, with other layouts, with
-    out=, in place, as a method, and with its gradient. It runs under FakeTensorMode first. A call that fails there is
-    also captured, and what fails then is saved as a finding.
+    Each sample call is tried in several forms: with one dim unbacked, with all dims unbacked, with a number that is
+    read from a tensor, with other layouts, with out=, in place, as a method, and with its gradient. It runs under
+    FakeTensorMode first. A call that fails there is also captured, and what fails then is saved as a finding.
 
     A custom op (LIB::OP) has its fake kernel compared with the real one at many sizes, with unbacked sizes
     (docs/custom-ops.md). What is wrong is no finding, and the list of accepted problems is findings/accepted.toml.

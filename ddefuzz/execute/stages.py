@@ -165,6 +165,8 @@ class _Captured(torch.nn.Module):
 
     def __init__(self, call: Callable[..., Any], unbacked: tuple[UnbackedDim, ...], clone_scalars: bool) -> None:
         super().__init__()
+        if isinstance(call, FunctionType):
+            torch_api.bound(torch_api.TRACE_ANCHOR)(call)
         self.call = call
         self.unbacked = unbacked
         self.symbols = symbols_of(unbacked)

@@ -162,7 +162,7 @@ class Arguments:
         within = [tensor for tensor in known if _indexes(tensor, below)]
         if within and choices.one_in(2):
             return choices.pick(within)
-        if choices.one_in(4) or slot.min_rank > 1:
+        if choices.one_in(4) or slot.min_rank != 1:
             sizes = tuple(choices.between(2, 4) for _ in range(slot.min_rank))
             return lockstep.add_input("int64", tuple(map(Dim, sizes)), Recipe("index", (least,)))
         length = draw_size(lockstep, choices, literal(1), below)
@@ -344,7 +344,7 @@ def attempt(lockstep: Lockstep, choices: Choices, op: OpSpec) -> bool:
     return True
 
 
-GENERATOR_VERSION: Final = 11
+GENERATOR_VERSION: Final = 12
 """Raised when the code of `generate` or of a campaign's guide changes the program of an index. Tables have a digest."""
 
 FOCUS_BYTES: Final = 2

@@ -59,10 +59,10 @@ from ddefuzz.program.model import (
     Sequence,
     Step,
     functions_in,
-    mapped,
     names_in,
     substitute,
     walk,
+    with_object,
 )
 from ddefuzz.program.options import with_fitting
 from ddefuzz.program.recipes import LAYOUTS, fault_of, with_fitting_layout
@@ -125,8 +125,8 @@ def _shape_of_call(node: object) -> str:
 LISTED, SAMPLES = 16, 6
 """How many samples of an op are made, and how many of them, unlike ones first, are used."""
 
-FROM_DATA: Final = frozenset({"mask", "item"})
-"""Kinds of forms whose inputs are static: a step makes what is unbacked."""
+FROM_DATA: Final = frozenset({"mask", "item", "number", "scalar"})
+"""Kinds of forms whose inputs may all be static: values of one make what is unbacked."""
 
 TRIES = 8
 """How many samples of an op are tried, the requested one first, until eager accepts one."""
@@ -173,7 +173,7 @@ def _samples(op: str) -> tuple[Program, ...]:
     return tuple(spread(program for program in listed if CALLABLES.issuperset(functions_in(program)))[:SAMPLES])
 
 
-TAKEN: Final = ("all", "single", "shared", "mask", "layout", "out", "in-place")
+TAKEN: Final = ("all", "single", "shared", "mask", "number", "scalar", "layout", "out", "in-place")
 """The forms of a program on static dims that are called."""
 
 
@@ -367,7 +367,7 @@ def _number(parent: Parent) -> Program | None:
     else:
         new = Literal(random.choice([value for value in LITERALS if value != literal.value]))
     step = program.steps[number]
-    steps = _with(program.steps, number, replace(step, value=_put(step.value, literal, new)))
+    steps = _with(program.steps, number, replace(step, value=with_object(step.value, literal, new)))
     return _whole(program, steps, random)
 
 
@@ -466,11 +466,6 @@ def _whole(program: Program, steps: tuple[Step, ...], random: Random) -> Program
     grown = _Regrown(random, program)
     grown.steps(steps)
     return grown.lockstep.program() if len(grown.lockstep.steps) == len(steps) else None
-
-
-def _put(expr: Expr, old: Expr, new: Expr) -> Expr:
-    """`expr` with the object `old` replaced. Equal objects are kept."""
-    return new if expr is old else mapped(expr, lambda child: _put(child, old, new))
 
 
 def _with(items: tuple[object, ...], place: int, item: object) -> tuple:  # type: ignore[type-arg]

@@ -124,7 +124,7 @@ def draw_shape(lockstep: Lockstep, choices: Choices, rank: int) -> Handle:
 
 
 def draw_reshape(choices: Choices, sizes: list[Handle]) -> Handle:
-    """A shape with as many elements as `sizes`: merged, split or swapped, perhaps with one -1."""
+    """A shape with as many elements as `sizes`: merged, split, swapped or factored otherwise, perhaps with one -1."""
     changed = list(sizes)
     for _ in range(choices.between(1, 2)):
         changed = _rearranged(choices, changed)
@@ -136,7 +136,7 @@ def draw_reshape(choices: Choices, sizes: list[Handle]) -> Handle:
 def _rearranged(choices: Choices, sizes: list[Handle]) -> list[Handle]:
     position = choices.below(max(len(sizes), 1))
     before, after = sizes[:position], sizes[position + 1 :]
-    match choices.below(6):
+    match choices.below(7):
         case 0 | 1 if after:
             return [*before, arithmetic("*", sizes[position], after[0]), *after[1:]]
         case 2 if after:
@@ -145,8 +145,19 @@ def _rearranged(choices: Choices, sizes: list[Handle]) -> list[Handle]:
             return [*before, *_halved(choices, sizes[position]), *after]
         case 5:
             return [product(sizes)]
+        case 6 if len(sizes) > 1:
+            return _refactored(choices, sizes, position)
         case _:
             return [*before, literal(1), *sizes[position:]]
+
+
+def _refactored(choices: Choices, sizes: list[Handle], taken: int) -> list[Handle]:
+    """A factor of one dim becomes one of another, as where heads of attention join the batch."""
+    rest, factor = _halved(choices, sizes[taken])
+    to = (taken + choices.between(1, len(sizes) - 1)) % len(sizes)
+    changed = list(sizes)
+    changed[taken], changed[to] = rest, arithmetic("*", sizes[to], factor)
+    return changed
 
 
 def _halved(choices: Choices, size: Handle) -> list[Handle]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice, product
+from math import isfinite
 from typing import Final, NamedTuple
 
 from ddefuzz.ops.opinfo import OPINFO, TAKES_OUT
@@ -29,6 +30,8 @@ from ddefuzz.program.model import (
     Sequence,
     Step,
     substitute,
+    walk,
+    with_object,
 )
 from ddefuzz.program.recipes import FLOATS, LAYOUTS, fault_of
 
@@ -162,6 +165,55 @@ def _call(method: str, *args: str | int) -> Call:
     return Call(f"Tensor.{method}", given)
 
 
+# Numbers from data
+
+MOST_NUMBERS: Final = 3
+"""How many numbers of a call are made to come from data, one at a time."""
+
+
+def _number(program: Program) -> Iterator[Variant]:
+    """A number of the last call is read from a tensor: a SymInt or a SymFloat."""
+    for place, held, literal in _numbers(program):
+        read = (Step(("read",), Call("Tensor.item", (Name("held"),))),)
+        yield Variant(f"number {place}", _with_number(program, held, literal, read, Name("read")))
+
+
+def _scalar(program: Program) -> Iterator[Variant]:
+    """A number of the last call is a tensor without dims."""
+    for place, held, literal in _numbers(program):
+        yield Variant(f"scalar {place}", _with_number(program, held, literal, (), Name("held")))
+
+
+def _numbers(program: Program) -> Iterator[tuple[int, Input, Literal]]:
+    """Numbers of the last call, each with its position and a tensor that holds it.
+
+    Ints that may be a dim are left out: their values do not come from data in what users write.
+    """
+    rank = max((len(item.shape) for item in program.inputs), default=0)
+    match program.steps[-1].value:
+        case Call(_, args, kwargs):
+            parts = (*args, *(value for name, value in kwargs if "dim" not in name))
+        case _:
+            return
+    numbers = (part for given in parts for part in walk(given) if isinstance(part, Literal))
+    wanted = (part for part in numbers if _is_from_data(part.value, rank))
+    for place, part in enumerate(islice(wanted, MOST_NUMBERS)):
+        dtype, kind = ("int64", "sizes") if isinstance(part.value, int) else ("float32", "values")
+        yield place, Input("held", dtype, (), Recipe(kind, (part.value,))), part  # type: ignore[arg-type]
+
+
+def _is_from_data(value: object, rank: int) -> bool:
+    if isinstance(value, float):
+        return isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool) and value >= max(rank, 1)
+
+
+def _with_number(program: Program, held: Input, literal: Literal, read: tuple[Step, ...], number: Expr) -> Program:
+    """The data input is last: values depend on their position."""
+    made = _with_last(program, read, with_object(program.steps[-1].value, literal, number))
+    return all_unbacked(replace(made, inputs=(*program.inputs, held)))
+
+
 # Layouts
 
 
@@ -269,6 +321,8 @@ FORMS: Final[dict[str, Callable[[Program], Iterator[Variant]]]] = {
     "shared": _shared,
     "mask": _mask,
     "item": _item,
+    "number": _number,
+    "scalar": _scalar,
     "layout": _layouts,
     "out": _out,
     "method": _method,

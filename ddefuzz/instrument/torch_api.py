@@ -126,6 +126,12 @@ FAKE_DISPATCH_IMPL = Api(
 )
 FAKE_DISPATCH = Api(f"{_FAKE}:FakeTensorMode.dispatch", "whose local `func` is the op that makes a symbol", ("func",))
 
+TRACE_ANCHOR = Api(
+    "torch.fx.proxy:_register_stack_trace_anchor",
+    "a function, beside those called `forward`, whose frames the stack traces of a non-strict graph have",
+    ("fn",),
+)
+
 # Running (execute/).
 DYNAMO_RESET = Api("torch._dynamo:reset", "drops what dynamo remembers of earlier cases")
 CLEAR_SHARDING = Api(

@@ -15,6 +15,7 @@ from ddefuzz.ops.higher_order import CONTEXTS, CONTROL, FLEXIBLE, FUNCTIONAL, SC
 from ddefuzz.ops.linalg import DECOMPOSITIONS, PRODUCTS, TRANSFORMS
 from ddefuzz.ops.losses import LOSSES
 from ddefuzz.ops.modules import LAYERS, SEQUENTIAL, STATEFUL
+from ddefuzz.ops.nested import NESTED
 from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAMPLING
 from ddefuzz.ops.opinfo import OPINFO
 from ddefuzz.ops.pointwise import POINTWISE
@@ -22,11 +23,13 @@ from ddefuzz.ops.python import LISTS, NUMBERS
 from ddefuzz.ops.reductions import REDUCTIONS
 from ddefuzz.ops.references import REFERENCES
 from ddefuzz.ops.reshape import RESHAPE
+from ddefuzz.ops.scalars import SCALARS
 from ddefuzz.ops.selection import SELECTION
 from ddefuzz.ops.sizes import BRANCHES, SIZES
 from ddefuzz.ops.slicing import SLICING
 from ddefuzz.ops.sources import SOURCES
 from ddefuzz.ops.spec import OpSpec, callables_in
+from ddefuzz.ops.subscripts import SUBSCRIPTS
 from ddefuzz.program import text as program_text
 from ddefuzz.program.text import Case
 
@@ -63,6 +66,9 @@ GROUPS: Final[dict[str, tuple[OpSpec, ...]]] = {
     "flexible": FLEXIBLE,
     "numbers": NUMBERS,
     "lists": LISTS,
+    "subscripts": SUBSCRIPTS,
+    "scalars": SCALARS,
+    "nested": NESTED,
     "distributed": DISTRIBUTED,
     "references": REFERENCES,
 }

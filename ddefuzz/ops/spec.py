@@ -54,7 +54,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Indices:
-    """An int64 tensor with values in [0, `below`), preferably of a data-dependent length."""
+    """An int64 tensor with values in [0, `below`), preferably of a data-dependent length, or without dims."""
 
     below: Extent
     min_rank: int = 1
@@ -112,8 +112,8 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class ReshapeOf:
-    """A shape with as many elements as an earlier slot: dims merged, split, swapped or reordered, one of them
-    possibly -1.
+    """A shape with as many elements as an earlier slot: dims merged, split, swapped, reordered or factored otherwise,
+    one of them possibly -1.
 
     With `dim`, a shape with as many elements as that dim alone.
     """

@@ -100,7 +100,7 @@ CONSTANTS: Final = frozenset(
         *("uint16", "uint32", "uint64", "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"),
         *("half", "float", "double", "short", "int", "long", "cfloat", "cdouble"),
         *("contiguous_format", "preserve_format", "channels_last", "channels_last_3d"),
-        *("strided", "sparse_coo", "sparse_csr"),
+        *("strided", "sparse_coo", "sparse_csr", "jagged"),
         *("inf", "nan", "pi", "e"),
     )
 )

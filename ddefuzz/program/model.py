@@ -320,6 +320,11 @@ def mapped(expr: Expr, inner: Callable[[Expr], Expr]) -> Expr:
             return Apply(called if isinstance(called, Call | Apply | Name) else function, tuple(map(inner, args)))
 
 
+def with_object(expr: Expr, old: Expr, new: Expr) -> Expr:
+    """`expr` with the object `old` replaced. Equal objects are kept."""
+    return new if expr is old else mapped(expr, lambda child: with_object(child, old, new))
+
+
 def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
     """`expr` with every `Name` in `values` replaced."""
     if isinstance(expr, Name):

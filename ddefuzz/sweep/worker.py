@@ -75,7 +75,7 @@ def run_breaks(task: OpBreaksTask) -> OpBreaks:
     """Compile up to `task.programs` programs."""
     dropped: Counter[str] = Counter()
     candidates = chosen(SweepTask(task.op, task.source, 0, CAPS), dropped)
-    taken = islice((one for one in candidates if one.form in CALLED_FORMS), task.programs)
+    taken = islice((one for one in candidates if _kind(one.form) in CALLED_FORMS), task.programs)
     texts_of: dict[tuple[str, ...], tuple[Cause, list[str]]] = {}
     errors: Counter[str] = Counter()
     programs = broken = graphs = 0
@@ -168,7 +168,7 @@ def _stage(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], prepared: Pre
         torch.compile(compiled, backend="eager", fullgraph=True)(*args, **kwargs)
 
 
-SOME_FORMS: Final = frozenset({"static", "all", "every", "shared", "mask"})
+SOME_FORMS: Final = frozenset({"static", "all", "every", "shared", "mask", "number", "scalar"})
 PLAIN_FORMS: Final = frozenset({"all"})
 OTHER_DTYPES_FORMS: Final = frozenset({"all", "every"})
 
@@ -234,12 +234,17 @@ def _forms(program: Program, number: int, dtype: str, allowed: frozenset[str] | 
     """The forms of a program. Of the candidates of one name, the first that runs in eager."""
     accepted = set()
     for form, made in variants(program):
-        if (allowed is None or form in allowed) and form not in accepted and opinfo.accepts(made):
+        if (allowed is None or _kind(form) in allowed) and form not in accepted and opinfo.accepts(made):
             accepted.add(form)
             yield Candidate(form, dtype, made, number)
 
 
-SWEEP_VERSION: Final = 4
+def _kind(form: str) -> str:
+    """The kind of a form: `number` of `number 2`."""
+    return form.partition(" ")[0]
+
+
+SWEEP_VERSION: Final = 5
 """Raised when the code of `sweep` or `generate` changes what is tried of an op."""
 
 CONFIRMING: Final[tuple[Stage, ...]] = ("export", "compile")
@@ -263,8 +268,8 @@ def _upstream() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(names[0])), tuple(sorted(names[1]))
 
 
-CALLED_FORMS: Final = frozenset({"all", "drawn"})
-"""The forms of samples that are called: all dims unbacked, or as the catalogue draws them."""
+CALLED_FORMS: Final = frozenset({"all", "drawn", "number", "scalar"})
+"""The forms of samples that are called: all dims unbacked, a number from data, or as the catalogue draws them."""
 
 CALLED_WITH_PLACEMENTS: Final[tuple[Stage, ...]] = ("compile", "aot")
 """The stages in which samples are called whose inputs are DTensors. Values are compared in the first one alone."""
@@ -326,7 +331,7 @@ class _Sweep:
             self.rescued.update(dict.fromkeys(f"{place.file}:{place.line}" for place in undecided))
         for sighting in judged.sightings:
             _add(self.seen, sighting, candidate, text)
-        if not judged.sightings and (self.task.caps.placed or candidate.form in CALLED_FORMS):
+        if not judged.sightings and (self.task.caps.placed or _kind(candidate.form) in CALLED_FORMS):
             self._call(candidate, text)
 
     def _fails_at_static_sizes(self, candidate: Candidate, stage: Stage, oracles: tuple[str, ...]) -> bool:

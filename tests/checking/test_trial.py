@@ -268,3 +268,10 @@ def test_notes_name_what_is_wrong_refused_or_accepted_once_each() -> None:
 def test_in_notes_what_rounding_may_explain_is_no_difference(left: Any, right: Any, differs: bool) -> None:
     assert is_rounding(torch.tensor(left), torch.tensor(right)) is not differs
     assert is_rounding([torch.tensor(left), torch.tensor(1)], [torch.tensor(right), torch.tensor(2)]) is False
+
+
+def test_a_fake_tensor_is_no_rounding() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415 the other tests need none
+
+    left = torch.ones(2)
+    assert is_rounding(left, FakeTensorMode().from_tensor(left)) is False

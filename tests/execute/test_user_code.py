@@ -15,7 +15,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.isolation import kept_intact
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.preparation import UnbackedDim, leaf_names, leaves_of
-from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Stage
+from ddefuzz.execute.protocol import NO_VALUES, CallableSubject, Observation, Run, Stage
 from ddefuzz.execute.subject import case_ids, prepare
 
 NESTED = """\
@@ -417,3 +417,22 @@ model_args = (torch.randn(2, 3, 4),)
     outer, inner = difference.frames[0], difference.frames[-1]
     assert (outer.line, outer.code) == (10, "y = self.attention(x, x, x)[0]")
     assert inner.file == "torch/nn/modules/activation.py"
+
+
+@pytest.mark.parametrize("stage", ["export", "export-strict"])
+def test_a_wrong_result_of_a_function_has_its_line(tmp_path: Path, stage: Stage) -> None:
+    """torch records the frames of `forward` alone; a function is named so that its frame is recorded, too."""
+    path = tmp_path / "transform.py"
+    path.write_text(
+        """import torch
+
+def model(mask, x):
+    return torch.func.jacrev(lambda v: v * v)(x[mask])
+
+model_args = (torch.tensor([True, False, True]), torch.randn(3))
+"""
+    )
+    seen = observe(Run(CallableSubject(str(path), "model"), stage, calls=("example",)))
+    (difference,) = seen.calls[0].differences
+    assert difference.how == NO_VALUES
+    assert (4, "model") in [(one.line, one.function) for one in difference.frames]

@@ -39,8 +39,37 @@ def body_of(program: Program) -> list[str]:
 def test_the_names_of_all_forms() -> None:
     assert list(forms_of(program_of(TEXT))) == [
         *("static", "all", "every", "dim x0.0", "dim x0.1", "dim x1.0", "dim x1.1", "shared", "mask", "item"),
-        *("transposed", "expanded", "sliced", "out", "method", "in-place", "backward"),
+        *("number 0", "scalar 0", "transposed", "expanded", "sliced", "out", "method", "in-place", "backward"),
     ]
+
+
+def test_a_number_of_the_call_comes_from_a_tensor() -> None:
+    forms = forms_of(program_of(TEXT))
+    (number,), (scalar,) = forms["number 0"], forms["scalar 0"]
+    assert body_of(number.program)[:2] == ["read = held.item()", "t0 = torch.add(x0, x1, alpha=read)"]
+    assert body_of(scalar.program)[:1] == ["t0 = torch.add(x0, x1, alpha=held)"]
+    assert "held = sizes(2)" in print_program(scalar.program)
+
+
+@pytest.mark.parametrize(
+    ("call", "numbers"),
+    [
+        ("torch.sum(x0, 1)", 0),
+        ("torch.sum(x0, dim=7)", 0),
+        ("torch.roll(x0, 3, 1)", 1),
+        ("torch.clamp(x0, 0.5, 2.0)", 2),
+        ("torch.clamp(x0, float('inf'), None)", 0),
+        ("torch.sum(x0, 1, keepdim=True)", 0),
+        ("torch.nn.functional.pad(x0, (7, 8, 9, 10))", 3),
+    ],
+)
+def test_a_dim_is_no_number_from_data(call: str, numbers: int) -> None:
+    program = program_of(
+        TEXT.replace("torch.add(x0, x1, alpha=2)", call)
+        .replace("; x1 = normal", "")
+        .replace(', x1: Float32[Tensor, "5 4"]', "")
+    )
+    assert sum(name.startswith("number") for name in forms_of(program)) == numbers
 
 
 @pytest.mark.parametrize(
@@ -115,7 +144,8 @@ def test_backward_is_by_every_float_input() -> None:
 
 def test_what_has_no_dims_has_few_forms() -> None:
     text = TEXT.replace('"5 1"', '""').replace('"5 4"', '""')
-    assert list(forms_of(program_of(text))) == ["static", "out", "method", "in-place", "backward"]
+    forms = ["static", "number 0", "scalar 0", "out", "method", "in-place", "backward"]
+    assert list(forms_of(program_of(text))) == forms
 
 
 @pytest.mark.parametrize(
