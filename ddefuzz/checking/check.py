@@ -16,15 +16,12 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from ddefuzz.answers.model import Control, ControlOutcome, data_dependent
 from ddefuzz.checking.acceptance import Acceptance
+from ddefuzz.checking.explain import with_experiments
 from ddefuzz.checking.patch import Advice, Candidate, Interface, Notes, TrialResult, TryChange
 from ddefuzz.checking.problems import CaseRuns, Problem, failures_of, problems_of, summary, torch_itself
 from ddefuzz.checking.report import CaptureResult, Offer, Report, captures_of, failed
 from ddefuzz.checking.search import advise, may_help
-from ddefuzz.classify.cause import Classification
-from ddefuzz.classify.chain import lasting
-from ddefuzz.classify.failure import decisive
 from ddefuzz.errors import InputError, NothingRanError, refuse
 from ddefuzz.execute.limit import check_seconds
 from ddefuzz.execute.pool import NO_MEMORY, Future, LostTask, Pool, lost_observation
@@ -39,7 +36,6 @@ from ddefuzz.execute.protocol import (
     Observation,
     ProgramSubject,
     Run,
-    Runner,
     Semantics,
     Stage,
     Subject,
@@ -49,9 +45,8 @@ from ddefuzz.execute.worker import Task, late
 from ddefuzz.files import is_file, is_there
 from ddefuzz.findings.textform import default_folder, known_findings
 from ddefuzz.instrument import torch_api
-from ddefuzz.instrument.events import Answer
 from ddefuzz.internal import guarded
-from ddefuzz.oracles.capture import KINDS, classify, judge
+from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.program import Trial, TriedRun, calls_in, judge_run, tried_of
 from ddefuzz.oracles.table import APART, NAMES, ORACLES, check_choice
 from ddefuzz.program.model import Program
@@ -64,8 +59,6 @@ START_SECONDS = 120.0  # how long the user's module may take to import, torch wi
 SAVED = ".pt2"
 
 POLL_SECONDS = 0.1
-
-MOST_RUNS = 5  # the number of captures, at most, that list further problems of one stage
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -229,7 +222,7 @@ def run_cases(
     for target in targets:
         runs = CaseRuns(target.case, tuple(tried[target.case]))
         with of_case(target.case, "the search for further problems", remarks):
-            runs = _explained(target, runs, runner)
+            runs = with_experiments(target.subject, runs, runner)
         explained.append(runs)
     return explained, refused, remarks
 
@@ -269,79 +262,6 @@ def _waited(task: Future[R] | InlineTask[R], doing: str, progress: Progress) -> 
         time.sleep(POLL_SECONDS)
         progress.update(f"{doing}, {time.monotonic() - started:.0f} s")
     return task.result()
-
-
-def _explained(target: Target, runs: CaseRuns, runner: Runner) -> CaseRuns:
-    failures: dict[str, Classification] = {}
-    for classified in failures_of(runs.tried):
-        if classified.failure.kind in KINDS:
-            failures.setdefault(classified.signature.key, classified)
-    more: list[Observation] = []
-    controls = {}
-    for key, classified in failures.items():
-        stage = classified.failure.observation.stage
-        if stage == "eager":
-            continue
-        if classified.signature.kind == "dde":
-            more.append(continued(target.subject, stage, runner))
-            continue
-        control = control_of(target.subject, classified, runner)
-        if control is not None:
-            controls[key] = control
-    return CaseRuns(target.case, runs.tried, tuple(more), tuple(controls.items()))
-
-
-def continued(subject: Subject, stage: Stage, runner: Runner) -> Observation:
-    """The capture with answered guards that gets furthest.
-
-    Guards are answered by assumed sizes. If the capture then fails, an answer may have led to code that cannot run. So
-    the last answers are inverted, one at a time.
-    """
-    best = runner(Run(subject, stage, answer_guards=True))
-    turned: tuple[Answer, ...] = ()
-    runs = 1
-    while best.outcome != "ok" and runs < MOST_RUNS:
-        given = (
-            Answer(one.raised.place, one.value, one.raised.expression)
-            for one in reversed(best.answered)
-            if isinstance(one.value, bool)
-        )
-        better = None
-        for guard in [one for one in given if one not in turned][: MOST_RUNS - runs]:
-            answer = msgspec.structs.replace(guard, value=not guard.value)
-            observation = runner(Run(subject, stage, Semantics(answers=(*turned, answer)), answer_guards=True))
-            runs += 1
-            if observation.outcome == "ok" or len(observation.answered) > len(best.answered):
-                better = observation, (*turned, answer)
-                break
-        if better is None:
-            return best
-        best, turned = better
-    return best
-
-
-def control_of(subject: Subject, named: Classification, runner: Runner) -> Control | None:
-    """A capture with static sizes. None where it says nothing: the error itself is about data, or a program has it."""
-    if not isinstance(subject, CallableSubject) or data_dependent(named.failure, None) is not None:
-        return None
-    static = msgspec.structs.replace(subject, static=True, unbacked="")
-    seen = runner(Run(static, named.failure.observation.stage))
-    outcome = _static_outcome(seen, named)
-    # Data inside of the model makes sizes as well: the failure may be about these.
-    return Control("not judged" if seen.unbacked and outcome == "fails" else outcome, "not judged")
-
-
-def _static_outcome(seen: Observation, named: Classification) -> ControlOutcome:
-    if seen.outcome in ("crash", "timeout", "not-judged"):
-        return "not judged"
-    failures = judge([seen])
-    if not failures:
-        return "passes"
-    if classify(failures[0]).signature == named.signature:
-        return "fails"
-    errors = [decisive(one)[1] for one in (seen, named.failure.observation)]
-    same = len({(error.name, lasting(error.message)) for error in errors}) == 1
-    return "fails" if same else "fails otherwise"
 
 
 _NUMBERS = count(1)  # of live models

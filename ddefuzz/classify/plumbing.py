@@ -147,6 +147,12 @@ PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
     ("torch/_inductor/sizevars.py", "evaluate_expr", "passes inductor's guards to evaluate_expr"),
     ("torch/_inductor/sizevars.py", "guard_or_false", "passes inductor's guards to evaluate_expr"),
     ("torch/_inductor/sizevars.py", "guard_or_true", "passes inductor's guards to evaluate_expr"),
+    ("torch/_inductor/sizevars.py", "expect_true", "passes inductor's assertions to the ShapeEnv"),
+    ("torch/_inductor/sizevars.py", "check", "passes inductor's assertions to the ShapeEnv"),
+    ("torch/_inductor/sizevars.py", "check_equals", "passes inductor's assertions to the ShapeEnv"),
+    ("torch/_inductor/sizevars.py", "check_equals_and_simplify", "passes inductor's assertions to the ShapeEnv"),
+    ("torch/_inductor/sizevars.py", "check_leq", "passes inductor's assertions to the ShapeEnv"),
+    ("torch/_inductor/sizevars.py", "check_lt", "passes inductor's assertions to the ShapeEnv"),
 )
 """File, function and reason: single functions of other files that are plumbing."""
 

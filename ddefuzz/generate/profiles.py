@@ -160,7 +160,7 @@ _RARE: Final = {
     "flexible": 0.1,
     "numbers": 0.5,
     "lists": 0.3,
-    "nested": 0.2,
+    "jagged": 0.2,
     "distributed": 0.1,
 }
 
@@ -202,7 +202,7 @@ PROFILES: Final[dict[str, Profile]] = {
         _focused("functions", "control", "scans", "functional", "contexts", "flexible"),
         _focused("modules", "layers", "stateful", "sequential"),
         _focused("python", "numbers", "lists", "subscripts", "scalars"),
-        _focused("nested", "nested"),
+        _focused("jagged", "jagged"),
         _focused("distributed", "distributed"),
         Profile("options", _DEFAULT, unbacked_input=12, options=1),
         Profile(SHORT, _RARE, min_steps=2, max_steps=4),

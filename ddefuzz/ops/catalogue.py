@@ -12,10 +12,10 @@ from ddefuzz.ops.dtensors import DISTRIBUTED
 from ddefuzz.ops.factories import FACTORIES
 from ddefuzz.ops.gradients import GRADIENTS, MAPPED
 from ddefuzz.ops.higher_order import CONTEXTS, CONTROL, FLEXIBLE, FUNCTIONAL, SCANS
+from ddefuzz.ops.jagged_tensors import JAGGED
 from ddefuzz.ops.linalg import DECOMPOSITIONS, PRODUCTS, TRANSFORMS
 from ddefuzz.ops.losses import LOSSES
 from ddefuzz.ops.modules import LAYERS, SEQUENTIAL, STATEFUL
-from ddefuzz.ops.nested import NESTED
 from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAMPLING
 from ddefuzz.ops.opinfo import OPINFO
 from ddefuzz.ops.pointwise import POINTWISE
@@ -68,7 +68,7 @@ GROUPS: Final[dict[str, tuple[OpSpec, ...]]] = {
     "lists": LISTS,
     "subscripts": SUBSCRIPTS,
     "scalars": SCALARS,
-    "nested": NESTED,
+    "jagged": JAGGED,
     "distributed": DISTRIBUTED,
     "references": REFERENCES,
 }

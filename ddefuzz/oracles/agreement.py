@@ -15,7 +15,7 @@ from ddefuzz.execute.protocol import Call, Difference, Runner
 from ddefuzz.instrument.torch_api import OUTPUT_STRIDES
 from ddefuzz.oracles import metas
 from ddefuzz.oracles.acceptance import OF_RESULTS, accepted_as, why_unspecified
-from ddefuzz.oracles.blame import OracleInput, cheapest, guard_to_blame, op_to_blame, unknown
+from ddefuzz.oracles.blame import OracleInput, assumed_falsely, cheapest, guard_to_blame, op_to_blame, unknown
 from ddefuzz.oracles.oracle import KindRow, Oracle, only_differing, only_the_call
 from ddefuzz.oracles.parts import part_to_blame
 from ddefuzz.program.sizes import CALL_SIZES
@@ -36,7 +36,8 @@ def judge(seen: OracleInput) -> tuple[Failure, ...]:
 
 
 def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
-    """The guard whose true value fixes the result, if its fallback was not the true value; else the fake kernel that
+    """The guard whose true value fixes the result, if its fallback was not the true value; else what made an assertion
+    of inductor that is not true; else the part of inductor without which the result is right, or the fake kernel that
     says something wrong of a value of the graph; else the op of the first wrong value. Strides that are wrong in
     inductor, but right in AOTAutograd's capture, are inductor's doing.
     """
@@ -53,6 +54,7 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     anchor = next((one.what for one in first if one.what != "strides"), f"strides: {orders(first[0].how)}")
     return (
         guard_to_blame(seen, call, shows, runner)
+        or assumed_falsely(seen.observation, call)
         or part_to_blame(seen, call, shows, runner)
         or metas.located_at(call, anchor if only_layout else "")
         or op_to_blame(seen, call, shows, anchor, runner)

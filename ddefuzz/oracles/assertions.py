@@ -14,7 +14,7 @@ from ddefuzz.classify.chain import Location
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.plumbing import is_framework, is_guard_plumbing
 from ddefuzz.classify.signature import USER_CODE, Site
-from ddefuzz.execute.protocol import Call, Form, FormName, Observation, ProgramSubject, Run, Runner, differs
+from ddefuzz.execute.protocol import Call, Form, FormName, Observation, Run, Runner, differs
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Constraint, Fault, Guard
 from ddefuzz.instrument.torch_api import Api
@@ -28,6 +28,7 @@ from ddefuzz.oracles.blame import (
     blamed_guard,
     cheapest,
     guard_of_dynamo,
+    made_by_inductor,
     op_to_blame,
     other_stage,
     unknown,
@@ -212,14 +213,14 @@ def _needless(made: Constraint, seen: OracleInput, call: Call, runner: Runner) -
     size with a number may be.
     """
     equal, frame = sides(made.follows or made.text), at_maker(made).frame
-    if not seen.text or (made.kind != "assertion" and not made.follows):
+    if seen.subject is None or (made.kind != "assertion" and not made.follows):
         return False
     if equal is not None and not (frame is not None and _WITH_A_NUMBER.search(frame.code)):
         return False
     before = seen.observation.semantics
     without = msgspec.structs.replace(before, faults=(*before.faults, Fault(made.place, "drop assertion")))
     sizes = tuple(one.size for one in seen.observation.calls)
-    again = runner(Run(ProgramSubject(seen.text), seen.observation.stage, without, calls=sizes)).calls
+    again = runner(Run(seen.subject, seen.observation.stage, without, calls=sizes)).calls
     right = any(one.size == call.size and one.captured.returned and one.agreement == "same" for one in again)
     return right and not any(differs(one) and not accepted(one) for one in again)
 
@@ -229,8 +230,14 @@ def _at_pass(form: FormName, anchor: str) -> Location:
 
 
 def _loser(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
-    """The function that makes the first form without the assertion: that of the traced graph, or of what follows."""
+    """The function that makes the first form without the assertion: that of the traced graph, or of what follows. An
+    assertion that inductor makes is in no graph, so no pass has lost it: its site is what made it.
+    """
     call = next(call for call in failure.observation.calls if lost(seen, call))
+    condition = turned(lost(seen, call))
+    lowered = (made for one, made in made_by_inductor(failure.observation) if turned(one.text) == condition)
+    if made := next(lowered, None):
+        return made
     form: FormName = "traced"
     if call.failing:
         form = "lowered"

@@ -20,7 +20,17 @@ from ddefuzz.classify.evidence import called
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.classify.site import python_site
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, Call, Observation, ProgramSubject, Run, Runner, Semantics, Stage
+from ddefuzz.execute.protocol import (
+    CHEAP_TO_CALL,
+    Call,
+    CallableSubject,
+    Observation,
+    ProgramSubject,
+    Run,
+    Runner,
+    Semantics,
+    Stage,
+)
 from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard, Place
 from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE
 from ddefuzz.instrument.truth import value_at
@@ -50,13 +60,20 @@ class OracleInput(NamedTuple):
     """A program's text (empty for user code) and its observation in one stage.
 
     `second` is the observation of the same run under other semantics, if there was one. `expected` is the signature
-    that it should show, if there is one: a search for the site may begin there.
+    that it should show, if there is one: a search for the site may begin there. `user` is the user code, if experiments
+    may run it again.
     """
 
     text: str
     observation: Observation
     second: Observation | None = None
     expected: Signature | None = None
+    user: CallableSubject | None = None
+
+    @property
+    def subject(self) -> ProgramSubject | CallableSubject | None:
+        """What experiments capture again; None if they cannot."""
+        return ProgramSubject(self.text) if self.text else self.user
 
     @property
     def program(self) -> Program | None:
@@ -139,11 +156,11 @@ def blamed_guard(seen: OracleInput, call: Call, shows: Shows, runner: Runner) ->
     even then, no guard is the reason. If that cannot be captured, a stage in which captures are slow tries no more.
     """
     suspects = most_suspect(seen, call, shows)
-    if not suspects or not seen.text:
+    if not suspects or seen.subject is None:
         return None
     if len(suspects) > 1:
         truly = _captured_truly(seen, suspects, call, runner)
-        if truly.calls and shows(OracleInput(seen.text, truly), truly.calls[0]):
+        if truly.calls and shows(seen._replace(observation=truly, second=None), truly.calls[0]):
             return None
         if not truly.calls and not _refuses_alike(truly, call) and seen.observation.stage not in CHEAP_TO_CALL:
             return None
@@ -152,7 +169,11 @@ def blamed_guard(seen: OracleInput, call: Call, shows: Shows, runner: Runner) ->
 
     def fixes(chosen: tuple[tuple[Guard, bool], ...]) -> bool:
         again = _captured_truly(seen, chosen, call, runner)
-        right = not shows(OracleInput(seen.text, again), again.calls[0]) if again.calls else _refuses_alike(again, call)
+        right = (
+            not shows(seen._replace(observation=again, second=None), again.calls[0])
+            if again.calls
+            else _refuses_alike(again, call)
+        )
         if right:
             fixed[chosen] = again
         return right
@@ -305,6 +326,26 @@ def at_maker(constraint: Constraint) -> Location:
     return Location(site, frame, f"{constraint.kind} {what}")
 
 
+INDUCTOR = "torch/_inductor/"
+
+
+def made_by_inductor(observation: Observation) -> Iterator[tuple[Constraint, Location]]:
+    """The assertions that inductor itself makes, each with its site. No captured graph has them, so generated code that
+    relies on one runs where it is not true.
+    """
+    asserted = (one for one in observation.constraints if one.kind == "assertion")
+    inside = (one for one in asserted if any(frame.file.startswith(INDUCTOR) for frame in one.python))
+    located = ((one, at_maker(one)) for one in inside)
+    return ((one, made) for one, made in located if str(made.site.module).startswith(INDUCTOR))
+
+
+def assumed_falsely(observation: Observation, call: Call) -> Location | None:
+    """The site of the first of them that is not true in a call; None if there is none."""
+    symbols = dict(call.symbols)
+    made = made_by_inductor(observation)
+    return next((site for one, site in made if value_at(one.text, symbols) is False), None)
+
+
 def at_inference(constraint: Constraint) -> Location:
     """The site in torch's symbolic shapes that inferred a replacement or a range from an assertion (`at_maker`)."""
     frame = next((one for one in reversed(constraint.python) if one.file == SYMBOLIC_SHAPES_FILE.path), None)
@@ -325,15 +366,16 @@ def captured_again(
     # The first answer that fits a guard is used. Those that the run already had (a planted fault) stay for the others.
     given = (*(Answer(guard.place, value, guard.expression) for guard, value in answers), *more, *before.answers)
     semantics: Semantics = msgspec.structs.replace(before, answers=given)
-    return runner(Run(ProgramSubject(seen.text), seen.observation.stage, semantics, calls=sizes))
+    assert seen.subject is not None
+    return runner(Run(seen.subject, seen.observation.stage, semantics, calls=sizes))
 
 
 def other_stage(seen: OracleInput, call: Call, stage: Stage, runner: Runner) -> OracleInput | None:
-    """The same call in another stage; None if it does not capture the program, or there is only user code."""
-    if not seen.text:
+    """The same call in another stage; None if it does not capture the subject, or nothing can be captured again."""
+    if seen.subject is None:
         return None
-    run = Run(ProgramSubject(seen.text), stage, seen.observation.semantics, calls=(call.size,))
-    again = OracleInput(seen.text, runner(run))
+    run = Run(seen.subject, stage, seen.observation.semantics, calls=(call.size,))
+    again = seen._replace(observation=runner(run), second=None)
     return again if again.observation.calls else None
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from ddefuzz.classify.chain import Location
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.parts import ANSWERS, DECOMPOSITIONS, GROUPS
-from ddefuzz.execute.protocol import COMPILES, DECOMPOSED, Call, Observation, Part, ProgramSubject, Run, Runner, Stage
+from ddefuzz.execute.protocol import COMPILES, DECOMPOSED, Call, Observation, Part, Run, Runner, Stage
 from ddefuzz.oracles.blame import OracleInput, Shows
 
 _Predicate: TypeAlias = Callable[[tuple[str, ...]], bool]
@@ -31,12 +31,12 @@ def part_to_blame(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -
     has the part. Then its parts are left out in place of it, in the same way. If a part is expected, it is tried first.
     """
     groups = groups_of(seen.observation.stage)
-    if not groups or not seen.text:
+    subject, stage = seen.subject, seen.observation.stage
+    if not groups or subject is None:
         return None
 
     @cache
     def without(out: tuple[str, ...]) -> Observation:
-        subject, stage = ProgramSubject(seen.text), seen.observation.stage
         run = Run(subject, stage, seen.observation.semantics, calls=(call.size,), out=out, symbols=call.symbols)
         return runner(run)
 

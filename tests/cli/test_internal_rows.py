@@ -151,9 +151,10 @@ def in_an_oracle(runs: pytest.MonkeyPatch) -> None:
 
 
 def in_the_driver(runs: pytest.MonkeyPatch) -> None:
-    from ddefuzz.checking import check as check_runs  # noqa: PLC0415
+    from ddefuzz.checking.explain import with_experiments  # noqa: PLC0415
 
-    runs.setattr(check_runs, "_explained", only_b(lambda target, *_: str(target.case), check_runs._explained))
+    failing = only_b(lambda subject, *_: str(subject.case), with_experiments)
+    runs.setattr("ddefuzz.checking.check.with_experiments", failing)
 
 
 @pytest.mark.parametrize("plant", [in_a_stage, in_an_oracle, in_the_driver])

@@ -739,6 +739,25 @@ def test_the_stage_that_loses_an_assertion_is_blamed(in_aot: CallEnd, function: 
     assert (found.signature.kind, found.signature.site.function) == ("lost-assertion", function)
 
 
+INDEXER = Frame("torch/_inductor/ir.py", 3880, "_dynamic_reshape_indexer", "sizes.check_equals(a, b)", exact=True)
+ASSUMED = Constraint("assertion", "Eq(u0, 1)", "expect_true", Place("Python", INDEXER.file, 3880), (INDEXER,))
+
+
+def test_an_assertion_that_inductor_makes_is_lost_where_it_is_made() -> None:
+    call = Call("2", RETURNED, RETURNED, "same", failing="Eq(u0, 1)", symbols=(("u0", 3),))
+    subject = OracleInput(TEXT, msgspec.structs.replace(observed(call, constraints=(ASSUMED,)), stage="inductor"))
+    (found,) = classified(subject, nothing, CALLING)
+    assert (found.signature.kind, found.signature.site.function) == ("lost-assertion", INDEXER.function)
+
+
+@pytest.mark.parametrize(("size", "function"), [(3, INDEXER.function), (1, None)])
+def test_a_wrong_result_is_at_an_assertion_of_inductor_that_is_not_true(size: int, function: str | None) -> None:
+    call = msgspec.structs.replace(wrong(), symbols=(("u0", size),))
+    subject = OracleInput("", msgspec.structs.replace(observed(call, constraints=(ASSUMED,)), stage="inductor"))
+    (found,) = classified(subject, nothing, ("agreement",))
+    assert found.signature.site.function == function
+
+
 def in_forms(*forms: Form, message: str = "") -> list[tuple[str, str]]:
     made = Constraint("assertion", "u0 < 10", "expect_true", Place("Python", "f", 1), message=message)
     observation = msgspec.structs.replace(observed(constraints=(made,)), forms=forms)

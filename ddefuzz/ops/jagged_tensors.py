@@ -9,15 +9,15 @@ from ddefuzz.ops.spec import Data, Indices, OpSpec, Size, Tensor, op
 ROWS = Tensor(shape=(3, 4))
 LENGTHS = Data("sizes", (3,))
 OFFSETS = "torch.nn.functional.pad(s.cumsum(0), (1, 0))"
-JAGGED = f"torch.nested.nested_tensor_from_jagged(torch.repeat_interleave(x, s, dim=0), {OFFSETS})"
+MADE = f"torch.nested.nested_tensor_from_jagged(torch.repeat_interleave(x, s, dim=0), {OFFSETS})"
 
 
 def _on(template: str, *, stops: bool = False) -> OpSpec:
     """The op on a jagged tensor, which the template calls `j`."""
-    return op(template.replace("{j}", JAGGED), x=ROWS, s=LENGTHS, stops=stops)
+    return op(template.replace("{j}", MADE), x=ROWS, s=LENGTHS, stops=stops)
 
 
-NESTED: tuple[OpSpec, ...] = (
+JAGGED: tuple[OpSpec, ...] = (
     _on("({j} * 2).values()"),
     _on("torch.add({j}, 1).values()"),
     _on("{j}.sin().values()"),
