@@ -24,6 +24,7 @@ from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.observe import observe, observe_in
 from ddefuzz.execute.preparation import PreparedSubject
 from ddefuzz.execute.protocol import (
+    DECOMPOSED,
     EXPLICIT,
     FRONTENDS,
     SCREEN,
@@ -271,6 +272,9 @@ def _upstream() -> tuple[tuple[str, ...], tuple[str, ...]]:
 CALLED_FORMS: Final = frozenset({"all", "drawn", "number", "scalar"})
 """The forms of samples that are called: all dims unbacked, a number from data, or as the catalogue draws them."""
 
+CALLED_IN_TURN: Final[tuple[Stage, ...]] = (*FRONTENDS, DECOMPOSED)
+"""The stages in which samples are called: those that capture, and AOTAutograd with inductor's decompositions."""
+
 CALLED_WITH_PLACEMENTS: Final[tuple[Stage, ...]] = ("compile", "aot")
 """The stages in which samples are called whose inputs are DTensors. Values are compared in the first one alone."""
 
@@ -346,7 +350,7 @@ class _Sweep:
         oracles = tuple(name for name in self.task.oracles if calls_of((name,)))
         if not oracles:
             return
-        stages = CALLED_WITH_PLACEMENTS if self.task.caps.placed else FRONTENDS
+        stages = CALLED_WITH_PLACEMENTS if self.task.caps.placed else CALLED_IN_TURN
         stage = stages[self.called % len(stages)]
         judged = self._judged(text, stage, oracles)
         self.called += bool(judged[0].observation.calls)
