@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import count, pairwise
+from math import isfinite
 from typing import Any, NamedTuple
 
 import torch
@@ -61,7 +62,7 @@ class GraphRun(NamedTuple):
     `condition` is empty if none failed. `node` is the first node of whose value the graph says something wrong.
     """
 
-    symbols: tuple[tuple[str, int], ...]
+    symbols: tuple[tuple[str, int | float], ...]
     condition: str = ""
     node: NodeDifference | None = None
 
@@ -78,7 +79,7 @@ def run_nodes(graph: GraphModule, args: tuple[Any, ...]) -> GraphRun:
 class _Reader(Reader):
     def __init__(self, graph: GraphModule) -> None:
         super().__init__(graph)
-        self.symbols: dict[str, int] = {}
+        self.symbols: dict[str, int | float] = {}
         self.failed = ""
 
     def run_node(self, n: Node) -> Any:
@@ -91,7 +92,7 @@ class _Reader(Reader):
             self._bind(said_of(n), value)
         for symbol, path in (n.meta.get(torch_api.UNBACKED_BINDINGS) or {}).items():
             bound = torch_api.bound(torch_api.KEY_GET)(value, path)
-            self.symbols.setdefault(str(symbol), int(bound))
+            self._note(str(symbol), bound)
         return value
 
     def _assert(self, n: Node) -> None:
@@ -100,12 +101,18 @@ class _Reader(Reader):
             # A symbol that is replaced is bound by no node. A comparison of it with a number has its value.
             first = compared.args[0]
             value = self.env.get(first) if isinstance(first, Node) else None
-            if isinstance(value, int):
-                self.symbols.setdefault(condition[1], int(value))
+            if isinstance(value, int | float):
+                self._note(condition[1], value)
         try:
             super().run_node(n)
         except Exception:  # noqa: BLE001 it fails, and the ops after it tell more
             self.failed = self.failed or _condition(n) or "?"
+
+    def _note(self, symbol: str, value: Any) -> None:
+        """Note the value of a symbol that has none. Of a float that is not finite, conditions say nothing."""
+        number = value if isinstance(value, float) else int(value)
+        if isfinite(number):
+            self.symbols.setdefault(symbol, number)
 
     def _bind(self, fake: Any, value: Any) -> None:
         """Note the symbols of an input with unbacked dims. Each has the size of its own dim, also if the bindings of an

@@ -38,7 +38,7 @@ class Group(NamedTuple):
 class _Experiment:
     """What a run leaves out: whole groups by their names, and parts by their text. `seen` are the parts that it met."""
 
-    def __init__(self, out: tuple[str, ...], symbols: Mapping[str, int]) -> None:
+    def __init__(self, out: tuple[str, ...], symbols: Mapping[str, int | float]) -> None:
         self.out, self.symbols = frozenset(out), symbols
         self.seen: dict[Part, None] = {}
         self.kept_whole = set[Any]()  # the ops that are not decomposed
@@ -54,7 +54,7 @@ class _Experiment:
 
 
 @contextmanager
-def left_out(out: tuple[str, ...], symbols: Mapping[str, int]) -> Iterator[dict[Part, None]]:
+def left_out(out: tuple[str, ...], symbols: Mapping[str, int | float]) -> Iterator[dict[Part, None]]:
     """Leave out parts of inductor, and yield those that are met of their groups. `symbols` are the sizes by which the
     group `known answers` answers.
     """

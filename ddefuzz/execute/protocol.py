@@ -117,7 +117,7 @@ class Call(msgspec.Struct, frozen=True):
     differences: tuple[Difference, ...] = ()
     accepted: tuple[Difference, ...] = ()
     why: str = ""
-    symbols: tuple[tuple[str, int], ...] = ()
+    symbols: tuple[tuple[str, int | float], ...] = ()
     failing: str = ""
     recompiled: bool = False
     same: tuple[CallSize, ...] = ()
@@ -375,7 +375,7 @@ class Run(msgspec.Struct, frozen=True):
     called: str = ""
     seed: int = 0
     out: tuple[str, ...] = ()
-    symbols: tuple[tuple[str, int], ...] = ()
+    symbols: tuple[tuple[str, int | float], ...] = ()
 
 
 class PatchedRun(msgspec.Struct, frozen=True):

@@ -231,7 +231,7 @@ def answered_truths(patch: Patch, text: str, after: Sights) -> Truths:
     return Truths(tuple(usual), tuple(small))
 
 
-def _truth(raised: RaisedError, symbols: Mapping[str, int]) -> bool | None:
+def _truth(raised: RaisedError, symbols: Mapping[str, int | float]) -> bool | None:
     """The truth of the code of a guard, which may be the opposite of the guard's."""
     anchor, expression = python_anchor(site(raised)[1]), raised.expression
     turned = (" != " in anchor and expression.startswith("Eq(")) or (" == " in anchor and expression.startswith("Ne("))

@@ -69,7 +69,7 @@ class _UnknownError(Exception):
     """The expression cannot be evaluated."""
 
 
-def value_at(expression: str, symbols: Mapping[str, int]) -> Number | None:
+def value_at(expression: str, symbols: Mapping[str, int | float]) -> Number | None:
     """The value of an expression at these values of its symbols; None if it contains other symbols or functions."""
     tree = parsed(expression)
     if tree is None:
@@ -81,7 +81,7 @@ def value_at(expression: str, symbols: Mapping[str, int]) -> Number | None:
     return value if isinstance(value, bool | int | float) else None
 
 
-def holds(constraint: str, symbols: Mapping[str, int]) -> bool | None:
+def holds(constraint: str, symbols: Mapping[str, int | float]) -> bool | None:
     """Whether an assertion, a range or a replacement (`u0 = 3`) is true at these values; None if that is unknown."""
     symbol, is_replacement, value = constraint.partition(" = ")
     if not is_replacement:
@@ -96,7 +96,7 @@ def parsed(expression: str) -> ast.expr | None:
     return syntax.parsed_expression(expression.strip())
 
 
-def _value(node: ast.expr, symbols: Mapping[str, int]) -> Any:
+def _value(node: ast.expr, symbols: Mapping[str, int | float]) -> Any:
     match node:
         case ast.Constant(bool() | int() | float() as value):
             return value

@@ -56,7 +56,7 @@ def is_refused_example(message: str, program: Program) -> bool:
     return ones[0] != ones[1] and dims[0].size != dims[1].size
 
 
-def is_broadcast_of_1(assertion: str, symbols: Mapping[str, int]) -> bool:
+def is_broadcast_of_1(assertion: str, symbols: Mapping[str, int | float]) -> bool:
     """Whether an assertion that is not true at these sizes follows that rule.
 
     One of its clauses states that two sizes are equal, and exactly one of them is 1. That one has a symbol: a size
@@ -200,7 +200,7 @@ def assumed_away(call: Call, observation: Observation, explicit: Observation) ->
     return not symbols or min(symbols.values()) < SMALLEST_ASSUMED or _at_upper_end(symbols, explicit)
 
 
-def _at_upper_end(symbols: Mapping[str, int], observation: Observation) -> bool:
+def _at_upper_end(symbols: Mapping[str, int | float], observation: Observation) -> bool:
     """Whether some symbol has the largest value that an assertion of the captured program allows (`u0 <= 4`)."""
     conditions = {turned(one.condition) for form in observation.forms for one in form.assertions}
     bounds = (_UPPER.fullmatch(condition) for condition in conditions)

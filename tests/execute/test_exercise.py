@@ -31,7 +31,7 @@ from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Fault, FaultKind
 from ddefuzz.ops.catalogue import parse
-from ddefuzz.oracles import specialization
+from ddefuzz.oracles import assertions, specialization
 from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.program.sizes import CALL_SIZES, CallSize, with_drawn
@@ -528,3 +528,18 @@ def program(x: Float32[Tensor, "u0=8 u1=4"], i: Int64[Tensor, "u2=8 u3=4"]):
     assert raised is not None
     assert raised.expression == "Eq(u1, u3)"
     assert [(one.symbol, one.source) for one in raised.symbols] == [("u1", "dim 1 of x"), ("u3", "dim 1 of i")]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "symbols"), [("values([0.5, 1.0])", (("zuf0", 0.5),)), ("special", ())], ids=["finite", "infinite"]
+)
+def test_a_symbol_of_a_float_has_its_value(recipe: str, symbols: tuple[tuple[str, float], ...]) -> None:
+    text = f"""{HEADER}# inputs: x = {recipe}
+def program(x: Float32[Tensor, "2"]):
+    s = x[0].item()
+    torch._check(s != 0.0)
+    return x * s
+"""
+    seen = observe(Run(ProgramSubject(text), "export", calls=("example",)))
+    assert [call.symbols for call in seen.calls] == [symbols]
+    assert assertions.judge(OracleInput(text, seen)) == ()
