@@ -252,7 +252,8 @@ def _inner_places(raised: RaisedError, frame: Frame, sources: Sources) -> Iterat
         last = max(maker.line for _, maker in origins)
         if source is None or last > len(lines_of(source)):
             continue
-        known = name_sizes(source, origins)
+        scalars = frozenset(name for name, value in raised.variables if value.startswith("()"))
+        known = name_sizes(source, origins, scalars)
         if path == full_path(frame.file) and all(maker.function == frame.function for _, maker in origins):
             moved = msgspec.structs.replace(frame, line=known.line(frame.line))
             place = locate(known.source, moved, python_anchor(frame), raised.expression, known.sizes)
@@ -294,8 +295,13 @@ class NamedSizes(NamedTuple):
         return line + sum(at <= line for at in self.added)
 
 
-def name_sizes(source: str, origins: Iterable[tuple[SymbolOrigin, Frame]]) -> NamedSizes:
-    """Name the symbols by the variables that hold them; those without one by an added line. Each has its frame."""
+def name_sizes(
+    source: str, origins: Iterable[tuple[SymbolOrigin, Frame]], scalars: frozenset[str] = frozenset()
+) -> NamedSizes:
+    """Name the symbols by the variables that hold them; those without one by an added line. Each has its frame.
+
+    `scalars` are variables that hold tensors without dims. Where torch takes one for a number, the added line reads it.
+    """
     named = NamedSizes(source, {}, ())
     for origin, frame in origins:
         around = statements_at(named.source, named.line(frame.line))
@@ -305,18 +311,39 @@ def name_sizes(source: str, origins: Iterable[tuple[SymbolOrigin, Frame]]) -> Na
         code = python_anchor(frame)
         expressions = (node for node in ast.walk(statement) if isinstance(node, ast.expr))
         maker = next((node for node in expressions if ast.unparse(node) == code), None)
+        read = "" if origin.op not in NUMBERS or maker is None or _reads_number(maker) else ".item()"
+        if read and maker is not None:
+            maker = next(_given(maker, scalars), None)
         if maker is None:
             continue
-        held = _held(statement, maker, origin, named.sizes)
+        held = None if read else _held(statement, maker, origin, named.sizes)
         if held is not None:
             named = named._replace(sizes={**named.sizes, origin.symbol: held})
         else:
             name = f"made_{origin.symbol}"
-            line = f"{name} = {ast.unparse(maker)}"
+            line = f"{name} = {ast.unparse(maker)}{read}"
             size = name if origin.op in NUMBERS else f"{name}.shape[{_dim_of(maker)}]"
             hoisted = inserted(replaced(named.source, maker, name), statement, (line,))
             named = NamedSizes(hoisted, {**named.sizes, origin.symbol: size}, (*named.added, statement.lineno))
     return named
+
+
+def _given(code: ast.expr, scalars: frozenset[str]) -> Iterator[ast.Name]:
+    """The variables of code that hold tensors without dims; in a subscript, any that is an index, if none is known."""
+    names = [node for node in ast.walk(code) if isinstance(node, ast.Name)]
+    yield from (node for node in names if node.id in scalars)
+    if isinstance(code, ast.Subscript) and not scalars:
+        indices = code.slice.elts if isinstance(code.slice, ast.Tuple) else [code.slice]
+        yield from (node for node in indices if isinstance(node, ast.Name))
+
+
+def _reads_number(maker: ast.expr) -> bool:
+    """Whether code gives the number of a tensor itself. Other code is given the tensor, and torch reads its number."""
+    match maker:
+        case ast.Call(ast.Attribute(attr=("item" | "tolist"))) | ast.Call(ast.Name("int" | "float" | "bool")):
+            return True
+        case _:
+            return not isinstance(maker, ast.Call | ast.Subscript)
 
 
 def _dim_of(maker: ast.expr) -> int:

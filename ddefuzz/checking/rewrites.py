@@ -53,6 +53,30 @@ class _Symbolic(ast.NodeTransformer):
         return node if text is None else ast.parse(text, mode="eval").body
 
 
+def select_index(place: Place) -> Iterator[Edit]:
+    """`x[0, n]` with a number from data as `x[0].select(0, n)`, which takes a SymInt. A tensor `n` is read first."""
+    for node in ast.walk(place.expression):
+        if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+            continue
+        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        indices = [at for at, item in enumerate(items) if isinstance(item, ast.Name | ast.Attribute)]
+        others = [item for at, item in enumerate(items) if at not in indices]
+        if len(indices) == 1 and all(isinstance(item, ast.Slice) or _is_int(item) for item in others):
+            at, index = indices[0], ast.unparse(items[indices[0]])
+            kept = [":" if one == at else ast.unparse(item) for one, item in enumerate(items)]
+            while kept and kept[-1] == ":":
+                kept.pop()
+            rest = f"[{', '.join(kept)}]" if kept else ""
+            dim = sum(not _is_int(item) for item in items[:at])
+            for text in (index, f"{index}.item()"):
+                selected = f"{ast.unparse(node.value)}{rest}.select({dim}, {text})"
+                yield Edit(replaced(place.source, node, selected), "rewrite", f"use {selected}")
+
+
+def _is_int(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
 def clamp(place: Place) -> Iterator[Edit]:
     """`if n > cap: n = cap` as the lesser of both; and other code for which `cap` is too much, such as `topk(cap)`."""
     statement = place.statement
@@ -211,6 +235,7 @@ def fall_back(place: Place) -> Iterator[Edit]:
 
 REWRITES: tuple[Rewrite, ...] = (
     keep_symbolic,
+    select_index,
     assert_instead,
     clamp,
     one_block,

@@ -417,12 +417,18 @@ def advise(
     return Advice(summary(first), weaker, tuple(tried[:MOST_SAID]), search.remaining, search.stopped)
 
 
+SUBSCRIPT = "Tensor.__getitem__"
+
+
 def may_help(failure: Classification) -> bool:
     """Whether changes of code may help with a failure. No promise about sizes helps with a loop."""
     if loop_of(failure):
         return False
-    return failure.signature.kind in {"dde", "pending-unbacked", "data-dependent-output"} or (
-        failure.rule == "branch-on-a-tensor"
+    is_subscript = failure.signature.site.function == SUBSCRIPT  # an op takes indices that a subscript does not
+    return (
+        failure.signature.kind in {"dde", "pending-unbacked", "data-dependent-output"}
+        or failure.rule == "branch-on-a-tensor"
+        or is_subscript
     )
 
 

@@ -21,7 +21,7 @@ from ddefuzz.checking.edits import (
     statements_at,
     unbound,
 )
-from ddefuzz.checking.rewrites import REWRITES, assert_instead, clamp, keep_symbolic, other_op
+from ddefuzz.checking.rewrites import REWRITES, assert_instead, clamp, keep_symbolic, other_op, select_index
 from ddefuzz.instrument.events import Frame, SymbolOrigin
 
 SOURCE = '''"""A model."""
@@ -206,6 +206,43 @@ def test_a_size_is_named_by_the_variable_that_holds_it(line: str, code: str, op:
     source = f"def f(x, keep, t):\n    {line}\n"
     found = name_sizes(source, [(SymbolOrigin("u0", op), Frame("m.py", 2, "f", code, True))])
     assert (found.source, found.sizes) == (source, {"u0": size})
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "scalars", "changed"),
+    [
+        ("torch.addmm(x, t, t, beta=b)", "torch.addmm(x, t, t, beta=b)", {"b"}, "torch.addmm(x, t, t, beta=made_u0)"),
+        ("x[:, t]", "x[:, t]", set(), "x[:, made_u0]"),
+        ("torch.roll(x, t.n)", "torch.roll(x, t.n)", {"b"}, ""),
+    ],
+)
+def test_a_number_that_torch_reads_of_an_argument_is_read_before(
+    line: str, code: str, scalars: set[str], changed: str
+) -> None:
+    source = f"def f(x, t, b):\n    return {line}\n"
+    named = name_sizes(source, [(SymbolOrigin("u0", "item"), Frame("m.py", 2, "f", code, True))], frozenset(scalars))
+    tensor = "b" if scalars else "t"
+    expected = f"def f(x, t, b):\n    made_u0 = {tensor}.item()\n    return {changed}\n" if changed else source
+    assert (named.source, named.sizes) == (expected, {"u0": "made_u0"} if changed else {})
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ("x[:, n]", ["x.select(1, n)", "x.select(1, n.item())"]),
+        ("x[self.at]", ["x.select(0, self.at)", "x.select(0, self.at.item())"]),
+        ("x[0, n]", ["x[0].select(0, n)", "x[0].select(0, n.item())"]),
+        ("x[1:, n, 0]", ["x[1:, :, 0].select(1, n)", "x[1:, :, 0].select(1, n.item())"]),
+        ("x[None, n]", []),
+        ("x[n:]", []),
+        ("x[a, b]", []),
+    ],
+)
+def test_an_index_may_be_that_of_select(code: str, wanted: list[str]) -> None:
+    source = f"def f(x):\n    y = {code}\n"
+    at = locate(source, Frame("m.py", 2, "f", code, True), code, "u0", {})
+    assert at is not None
+    assert [edit.source for edit in select_index(at)] == [source.replace(code, one) for one in wanted]
 
 
 def test_a_size_that_nothing_holds_gets_a_variable() -> None:
