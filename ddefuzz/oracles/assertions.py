@@ -104,13 +104,15 @@ def late(observation: Observation) -> Iterator[tuple[Form, str]]:
 
 
 def repeated(observation: Observation) -> Iterator[tuple[Form, str]]:
-    """Conditions that are checked more than once. User code may check a condition more than once."""
+    """Conditions that are checked more than once. User code may check a condition more than once, and what is always
+    true costs no check.
+    """
     own = {one.message for form in observation.forms for one in form.assertions if one.own}
     for form in observation.forms:
         users = {turned(one.condition) for one in form.assertions if one.message in own}
         others = [turned(one.condition) for one in form.assertions if one.message not in own]
         for condition, times in Counter([*users, *others]).items():
-            if times > 1:
+            if times > 1 and condition != "True":
                 yield form, condition
 
 

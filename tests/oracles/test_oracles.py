@@ -769,6 +769,7 @@ def test_assertions_are_judged_in_every_form() -> None:
     assert in_forms(Form("traced", (late,))) == [("late-assertion", "u0 >= 2 in the traced form")]
     assert in_forms(Form("traced", (msgspec.structs.replace(late, own=True),)), Form("lowered", (late,))) == []
     twice = (RuntimeAssertion("u0 >= 2", "a"), RuntimeAssertion("2 <= u0", "b"))
+    assert in_forms(Form("traced", (RuntimeAssertion("True", "a"), RuntimeAssertion("True", "b")))) == []
     assert in_forms(Form("generated", twice)) == [("repeated-assertion", "u0 >= 2 in the generated form")]
     assert in_forms(Form("traced", tuple(msgspec.structs.replace(one, own=True) for one in twice))) == []
     assert in_forms(Form("traced", (RuntimeAssertion("u0 < 10", "c"), RuntimeAssertion("u0 < 12", "d")))) == []
