@@ -32,10 +32,11 @@ from ddefuzz.checking.edits import (
 )
 from ddefuzz.checking.patch import InputDim, Interface
 from ddefuzz.checking.problems import NUMBERS, full_path, own_line
-from ddefuzz.checking.rewrites import REWRITES
+from ddefuzz.checking.rewrites import REWRITES, select_index
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.plumbing import is_framework
+from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.instrument.events import Frame, RaisedError, SymbolOrigin
 from ddefuzz.syntax import lines_of, replaced
@@ -119,6 +120,11 @@ class Proposal(NamedTuple):
     question: str = ""
 
 
+def is_subscript(site: Site) -> bool:
+    """Whether a failure is that of a subscript: an op may take indices that it does not."""
+    return str(site.function) == "Tensor.__getitem__" or str(site.function).startswith("at::indexing::")
+
+
 def proposed(failure: Classification, sources: Sources, described: Interface) -> Iterator[Proposal]:
     """All changes that may help with a failure, those of least harm first. A promise that a size is that of the example
     is none: it exports a model for the example only.
@@ -140,7 +146,8 @@ def _every(failure: Classification, sources: Sources, described: Interface) -> I
     called = site.language == "op" and failure.frame is not None and not is_framework(failure.frame)
     is_own = site == USER_SITE or called
     if place is not None:
-        yield from (Proposal(file, edit, key) for row in REWRITES for edit in row(place))
+        rewrites = (select_index, *REWRITES) if is_subscript(site) else REWRITES
+        yield from (Proposal(file, edit, key) for row in rewrites for edit in row(place))
     if raised is not None:
         yield from (Proposal("", edit, key) for edit in _about_inputs(raised, described))
     if place is not None and is_own:
@@ -252,15 +259,21 @@ def _inner_places(raised: RaisedError, frame: Frame, sources: Sources) -> Iterat
         last = max(maker.line for _, maker in origins)
         if source is None or last > len(lines_of(source)):
             continue
-        scalars = frozenset(name for name, value in raised.variables if value.startswith("()"))
-        known = name_sizes(source, origins, scalars)
-        if path == full_path(frame.file) and all(maker.function == frame.function for _, maker in origins):
-            moved = msgspec.structs.replace(frame, line=known.line(frame.line))
-            place = locate(known.source, moved, python_anchor(frame), raised.expression, known.sizes)
-        else:
-            place = _after(known, known.line(last), raised.expression)
-        if place is not None:
-            yield path, place
+        is_here = path == full_path(frame.file) and all(maker.function == frame.function for _, maker in origins)
+        scalars = [name for name, value in raised.variables if is_here and value.startswith("()")]
+        tried: set[str] = set()
+        for scalar in scalars or [""]:
+            known = name_sizes(source, origins, scalar)
+            if known.source in tried:
+                continue
+            tried.add(known.source)
+            if is_here:
+                moved = msgspec.structs.replace(frame, line=known.line(frame.line))
+                place = locate(known.source, moved, python_anchor(frame), raised.expression, known.sizes)
+            else:
+                place = _after(known, known.line(last), raised.expression)
+            if place is not None:
+                yield path, place
 
 
 def _after(known: NamedSizes, line: int, question: str) -> Place | None:
@@ -295,12 +308,10 @@ class NamedSizes(NamedTuple):
         return line + sum(at <= line for at in self.added)
 
 
-def name_sizes(
-    source: str, origins: Iterable[tuple[SymbolOrigin, Frame]], scalars: frozenset[str] = frozenset()
-) -> NamedSizes:
+def name_sizes(source: str, origins: Iterable[tuple[SymbolOrigin, Frame]], scalar: str = "") -> NamedSizes:
     """Name the symbols by the variables that hold them; those without one by an added line. Each has its frame.
 
-    `scalars` are variables that hold tensors without dims. Where torch takes one for a number, the added line reads it.
+    `scalar` is a variable that holds a tensor without dims. Where torch takes it for a number, the added line reads it.
     """
     named = NamedSizes(source, {}, ())
     for origin, frame in origins:
@@ -311,36 +322,64 @@ def name_sizes(
         code = python_anchor(frame)
         expressions = (node for node in ast.walk(statement) if isinstance(node, ast.expr))
         maker = next((node for node in expressions if ast.unparse(node) == code), None)
-        read = "" if origin.op not in NUMBERS or maker is None or _reads_number(maker) else ".item()"
-        if read and maker is not None:
-            maker = next(_given(maker, scalars), None)
         if maker is None:
             continue
-        held = None if read else _held(statement, maker, origin, named.sizes)
+        name = f"made_{origin.symbol}"
+        given = [] if origin.op not in NUMBERS or _reads_number(maker) else _given(statement, maker, scalar)
+        held = None if given else _held(statement, maker, origin, named.sizes)
+        if not given and held is None and origin.op in NUMBERS and _is_tensor(maker):
+            continue
         if held is not None:
             named = named._replace(sizes={**named.sizes, origin.symbol: held})
+        elif given:
+            changed = named.source
+            for use in sorted(given, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+                changed = replaced(changed, use, name)
+            hoisted = inserted(changed, statement, (f"{name} = {given[0].id}.item()",))
+            named = NamedSizes(hoisted, {**named.sizes, origin.symbol: name}, (*named.added, statement.lineno))
         else:
-            name = f"made_{origin.symbol}"
-            line = f"{name} = {ast.unparse(maker)}{read}"
             size = name if origin.op in NUMBERS else f"{name}.shape[{_dim_of(maker)}]"
-            hoisted = inserted(replaced(named.source, maker, name), statement, (line,))
+            hoisted = inserted(replaced(named.source, maker, name), statement, (f"{name} = {ast.unparse(maker)}",))
             named = NamedSizes(hoisted, {**named.sizes, origin.symbol: size}, (*named.added, statement.lineno))
     return named
 
 
-def _given(code: ast.expr, scalars: frozenset[str]) -> Iterator[ast.Name]:
-    """The variables of code that hold tensors without dims; in a subscript, any that is an index, if none is known."""
+def _given(statement: ast.stmt, code: ast.expr, scalar: str) -> list[ast.Name]:
+    """The uses in code of the variable that holds a tensor without dims. If none is known, that is the only variable
+    which a subscript has as an index. There is none if it exists within the statement only, or changes there.
+    """
     names = [node for node in ast.walk(code) if isinstance(node, ast.Name)]
-    yield from (node for node in names if node.id in scalars)
-    if isinstance(code, ast.Subscript) and not scalars:
+    if not scalar and isinstance(code, ast.Subscript):
         indices = code.slice.elts if isinstance(code.slice, ast.Tuple) else [code.slice]
-        yield from (node for node in indices if isinstance(node, ast.Name))
+        variables = {node.id for node in indices if isinstance(node, ast.Name)}
+        scalar = variables.pop() if len(variables) == 1 else ""
+    if isinstance(statement, ast.While) or scalar in _bound_inside(statement):
+        return []
+    return [node for node in names if node.id == scalar]
+
+
+def _is_tensor(code: ast.expr) -> bool:
+    """Whether code gives a tensor: a subscript, or a call of torch. What torch read of its arguments has no name."""
+    return isinstance(code, ast.Subscript) or (
+        isinstance(code, ast.Call) and not _reads_number(code) and ast.unparse(code.func).startswith(("torch.", "F."))
+    )
+
+
+def _bound_inside(statement: ast.stmt) -> set[str]:
+    """The names that a statement binds before it ends: arguments of lambdas, targets of loops and of `:=`."""
+    assigned = {id(node) for node in getattr(statement, "targets", ()) if isinstance(node, ast.Name)}
+    nodes = list(ast.walk(statement))
+    names = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    stored = (node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return names | {node.id for node in stored if id(node) not in assigned}
 
 
 def _reads_number(maker: ast.expr) -> bool:
     """Whether code gives the number of a tensor itself. Other code is given the tensor, and torch reads its number."""
     match maker:
-        case ast.Call(ast.Attribute(attr=("item" | "tolist"))) | ast.Call(ast.Name("int" | "float" | "bool")):
+        case ast.Call(ast.Attribute(attr=("item" | "tolist" | "__index__" | "__int__" | "_local_scalar_dense"))):
+            return True
+        case ast.Call(ast.Name("int" | "float" | "bool" | "round")):
             return True
         case _:
             return not isinstance(maker, ast.Call | ast.Subscript)

@@ -4,6 +4,9 @@ unbacked sizes, and where user code is captured wrong.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import msgspec
 
 from ddefuzz.answers.model import Control, ControlOutcome, data_dependent
@@ -13,20 +16,21 @@ from ddefuzz.classify.chain import lasting
 from ddefuzz.classify.failure import decisive
 from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Runner, Semantics, Stage, Subject
 from ddefuzz.instrument.events import Answer
-from ddefuzz.oracles.blame import OracleInput
+from ddefuzz.internal import guarded
+from ddefuzz.oracles.blame import UNKNOWN, OracleInput
 from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.oracle import attributed
 from ddefuzz.oracles.program import TriedRun
 from ddefuzz.oracles.table import oracle_of
 
 MOST_RUNS = 5  # the number of captures, at most, that list further problems of one stage
-MOST_EXPERIMENTS = 20  # the number of captures, at most, that look for the place of one failure
+MOST_EXPERIMENTS = 40  # the number of captures, at most, that look for the places of the failures of a case
 
 
 def with_experiments(subject: Subject, runs: CaseRuns, runner: Runner) -> CaseRuns:
     """The runs of a case with what further captures say of its failures."""
     if isinstance(subject, CallableSubject):
-        runs = msgspec.structs.replace(runs, tried=tuple(_located(subject, one, runner) for one in runs.tried))
+        runs = msgspec.structs.replace(runs, tried=_located(subject, runs.tried, runner))
     failures: dict[str, Classification] = {}
     for classified in failures_of(runs.tried):
         if classified.failure.kind in KINDS:
@@ -99,25 +103,34 @@ def _static_outcome(seen: Observation, named: Classification) -> ControlOutcome:
     return "fails" if same else "fails otherwise"
 
 
-def _located(subject: CallableSubject, tried: TriedRun, runner: Runner) -> TriedRun:
-    """A run of user code with the places that experiments find: the guard with whose true value the result is right, or
-    the part of inductor without which it is. A failure whose place they do not find keeps its own.
+class _EnoughError(Exception):
+    """Ends the experiments of a case."""
+
+
+def _located(subject: CallableSubject, tried: Sequence[TriedRun], runner: Runner) -> tuple[TriedRun, ...]:
+    """The runs of user code, with the places of wrong captures that experiments find: the guard or the part of inductor
+    to blame. A failure whose place they do not find keeps its own.
     """
-    seen = OracleInput("", tried.observation, user=subject)
-    failures = tuple(
-        one if one.failure.kind in KINDS or one.failure.second is not None else _experimented(one, seen, runner)
-        for one in tried.failures
-    )
-    return msgspec.structs.replace(tried, failures=failures)
-
-
-def _experimented(classified: Classification, seen: OracleInput, runner: Runner) -> Classification:
     left = MOST_EXPERIMENTS
 
     def few(run: Run) -> Observation:
         nonlocal left
+        if not left:
+            raise _EnoughError
         left -= 1
-        return runner(run) if left >= 0 else Observation(run.stage, run.semantics, "not-judged", "enough experiments")
+        return runner(run)
 
-    again = attributed(oracle_of(classified.failure.kind), classified.failure, seen, few)
-    return classified if again.signature.site.function is None else again
+    def located(classified: Classification, seen: OracleInput) -> Classification:
+        failure = classified.failure
+        if failure.kind in KINDS or failure.second is not None:
+            return classified
+        with guarded(seen.observation.stage), guarded(failure.kind), suppress(_EnoughError):
+            again = attributed(oracle_of(failure.kind), failure, seen, few)
+            return classified if again.signature.site == UNKNOWN else again
+        return classified
+
+    def explained(run: TriedRun) -> TriedRun:
+        seen = OracleInput("", run.observation, user=subject)
+        return msgspec.structs.replace(run, failures=tuple(located(one, seen) for one in run.failures))
+
+    return tuple(map(explained, tried))

@@ -59,22 +59,34 @@ def select_index(place: Place) -> Iterator[Edit]:
         if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
             continue
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        indices = [at for at, item in enumerate(items) if isinstance(item, ast.Name | ast.Attribute)]
-        others = [item for at, item in enumerate(items) if at not in indices]
-        if len(indices) == 1 and all(isinstance(item, ast.Slice) or _is_int(item) for item in others):
-            at, index = indices[0], ast.unparse(items[indices[0]])
-            kept = [":" if one == at else ast.unparse(item) for one, item in enumerate(items)]
-            while kept and kept[-1] == ":":
-                kept.pop()
-            rest = f"[{', '.join(kept)}]" if kept else ""
-            dim = sum(not _is_int(item) for item in items[:at])
-            for text in (index, f"{index}.item()"):
-                selected = f"{ast.unparse(node.value)}{rest}.select({dim}, {text})"
-                yield Edit(replaced(place.source, node, selected), "rewrite", f"use {selected}")
+        at = next((at for at, item in enumerate(items) if isinstance(item, ast.Name | ast.Attribute)), None)
+        if at is None or not all(_keeps_dims(item) for one, item in enumerate(items) if one != at):
+            continue
+        dim = sum(not _is_int(item) for item in items[:at])
+        if any(map(_is_ellipsis, items)):
+            if at < len(items) - 1 or not _is_ellipsis(items[0]):
+                continue
+            dim = -1
+        kept = [":" if one == at else ast.unparse(item) for one, item in enumerate(items)]
+        while kept and kept[-1] in {":", "..."}:
+            kept.pop()
+        rest = f"[{', '.join(kept)}]" if kept else ""
+        for index in (ast.unparse(items[at]), f"{ast.unparse(items[at])}.item()"):
+            selected = f"{_owner(node.value)}{rest}.select({dim}, {index})"
+            yield Edit(replaced(place.source, node, selected), "rewrite", f"use {selected}")
+
+
+def _keeps_dims(item: ast.expr) -> bool:
+    return isinstance(item, ast.Slice) or _is_int(item) or _is_ellipsis(item)
 
 
 def _is_int(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int
+    number = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
+    return isinstance(number, ast.Constant) and type(number.value) is int
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
 
 
 def clamp(place: Place) -> Iterator[Edit]:
@@ -235,7 +247,6 @@ def fall_back(place: Place) -> Iterator[Edit]:
 
 REWRITES: tuple[Rewrite, ...] = (
     keep_symbolic,
-    select_index,
     assert_instead,
     clamp,
     one_block,

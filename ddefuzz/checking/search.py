@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from ddefuzz.checking.candidates import Proposal, proposed, with_checks
+from ddefuzz.checking.candidates import Proposal, is_subscript, proposed, with_checks
 from ddefuzz.checking.edits import ChangeKind, Edit, Sources, holds, meaning, numbers_in, opposite, parsed, unbound
 from ddefuzz.checking.patch import (
     DECIDED,
@@ -417,18 +417,15 @@ def advise(
     return Advice(summary(first), weaker, tuple(tried[:MOST_SAID]), search.remaining, search.stopped)
 
 
-SUBSCRIPT = "Tensor.__getitem__"
-
-
 def may_help(failure: Classification) -> bool:
     """Whether changes of code may help with a failure. No promise about sizes helps with a loop."""
     if loop_of(failure):
         return False
-    is_subscript = failure.signature.site.function == SUBSCRIPT  # an op takes indices that a subscript does not
+    signature = failure.signature
     return (
-        failure.signature.kind in {"dde", "pending-unbacked", "data-dependent-output"}
+        signature.kind in {"dde", "pending-unbacked", "data-dependent-output"}
         or failure.rule == "branch-on-a-tensor"
-        or is_subscript
+        or (signature.kind == "internal-error" and is_subscript(signature.site))
     )
 
 

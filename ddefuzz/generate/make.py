@@ -126,7 +126,7 @@ LISTED, SAMPLES = 16, 6
 """How many samples of an op are made, and how many of them, unlike ones first, are used."""
 
 FROM_DATA: Final = frozenset({"mask", "item", "number", "scalar"})
-"""Kinds of forms whose inputs may all be static: values of one make what is unbacked."""
+"""Kinds of forms in which the values of an input make the unbacked sizes or numbers. All dims may be static."""
 
 TRIES = 8
 """How many samples of an op are tried, the requested one first, until eager accepts one."""

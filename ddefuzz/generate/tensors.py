@@ -152,7 +152,7 @@ def _rearranged(choices: Choices, sizes: list[Handle]) -> list[Handle]:
 
 
 def _refactored(choices: Choices, sizes: list[Handle], taken: int) -> list[Handle]:
-    """A factor of one dim becomes one of another, as where heads of attention join the batch."""
+    """Move a factor from one dim to another, as when heads of attention join the batch."""
     rest, factor = _halved(choices, sizes[taken])
     to = (taken + choices.between(1, len(sizes) - 1)) % len(sizes)
     changed = list(sizes)

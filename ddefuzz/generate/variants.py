@@ -185,7 +185,7 @@ def _scalar(program: Program) -> Iterator[Variant]:
 
 
 def _numbers(program: Program) -> Iterator[tuple[int, Input, Literal]]:
-    """Numbers of the last call, each with its position and a tensor that holds it.
+    """Numbers in the last call, also in its shapes and inner calls, each with its position and a tensor that holds it.
 
     Ints that may be a dim are left out: their values do not come from data in what users write.
     """

@@ -128,7 +128,7 @@ FAKE_DISPATCH = Api(f"{_FAKE}:FakeTensorMode.dispatch", "whose local `func` is t
 
 TRACE_ANCHOR = Api(
     "torch.fx.proxy:_register_stack_trace_anchor",
-    "a function, beside those called `forward`, whose frames the stack traces of a non-strict graph have",
+    "registers a function whose frames are in the stack traces of a graph, as those of `forward` are",
     ("fn",),
 )
 

@@ -162,7 +162,8 @@ def _unused_number(program: Program) -> int:
 
 
 def _shape(value: object) -> Sizes:
-    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+    """The sizes of a tensor. A nested tensor of strided parts has none."""
+    return tuple(value.shape) if isinstance(value, torch.Tensor) and not value.is_nested else ()
 
 
 def _stand_in(value: object, others: list[object], symbols: dict[Sizes, str], start: int) -> StandIn | None:
@@ -170,7 +171,7 @@ def _stand_in(value: object, others: list[object], symbols: dict[Sizes, str], st
         varying = any(not isinstance(other, bool | int | float) or other != value for other in others)
         sizes = tuple(int(size) for size in (value, *others) if isinstance(size, int | float))
         return Scalar(value, _symbol(sizes, symbols, start) if varying else None)
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized or value.is_nested:
         return None
     shapes = [_shape(value), *map(_shape, others)]
     if any(len(shape) != value.dim() for shape in shapes):

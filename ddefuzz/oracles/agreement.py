@@ -54,7 +54,7 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     anchor = next((one.what for one in first if one.what != "strides"), f"strides: {orders(first[0].how)}")
     return (
         guard_to_blame(seen, call, shows, runner)
-        or assumed_falsely(seen.observation, call)
+        or assumed_falsely(seen, call, shows)
         or part_to_blame(seen, call, shows, runner)
         or metas.located_at(call, anchor if only_layout else "")
         or op_to_blame(seen, call, shows, anchor, runner)

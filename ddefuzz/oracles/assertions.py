@@ -104,8 +104,8 @@ def late(observation: Observation) -> Iterator[tuple[Form, str]]:
 
 
 def repeated(observation: Observation) -> Iterator[tuple[Form, str]]:
-    """Conditions that are checked more than once. User code may check a condition more than once, and what is always
-    true costs no check.
+    """Conditions that are checked more than once. User code may check a condition more than once. A condition that
+    is always true is not counted.
     """
     own = {one.message for form in observation.forms for one in form.assertions if one.own}
     for form in observation.forms:
@@ -238,7 +238,7 @@ def _loser(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     call = next(call for call in failure.observation.calls if lost(seen, call))
     condition = turned(lost(seen, call))
     lowered = (made for one, made in made_by_inductor(failure.observation) if turned(one.text) == condition)
-    if made := next(lowered, None):
+    if not call.failing and (made := next(lowered, None)):
         return made
     form: FormName = "traced"
     if call.failing:

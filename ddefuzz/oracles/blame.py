@@ -291,13 +291,16 @@ def op_to_blame(seen: OracleInput, call: Call, shows: Shows, anchor: str, runner
     return None
 
 
+UNKNOWN = Site("Python", None, None)
+
+
 def unknown(seen: OracleInput) -> Location:
     """The site of a failure that could not be located. The digest of the program, or of what was captured of user code,
     is part of it, so that programs do not share it.
     """
     program, captured = seen.program, seen.observation.digest
     anchor = f"program {digest(program)[:12]}" if program else f"user code {captured[:12]}".strip()
-    return Location(Site("Python", None, None), None, anchor)
+    return Location(UNKNOWN, None, anchor)
 
 
 def at_guard(guard: Guard) -> Location:
@@ -326,24 +329,34 @@ def at_maker(constraint: Constraint) -> Location:
     return Location(site, frame, f"{constraint.kind} {what}")
 
 
-INDUCTOR = "torch/_inductor/"
+_TRACED_BY_INDUCTOR = ("torch/_inductor/decomposition.py", "torch/_inductor/fx_passes/")
+"""Files of inductor whose code is traced: a graph has its assertions."""
 
 
 def made_by_inductor(observation: Observation) -> Iterator[tuple[Constraint, Location]]:
-    """The assertions that inductor itself makes, each with its site. No captured graph has them, so generated code that
-    relies on one runs where it is not true.
+    """The assertions that inductor makes while it lowers a graph, with their sites. Nothing checks them at run time."""
+    for one in observation.constraints:
+        if one.kind == "assertion" and any(frame.file.startswith("torch/_inductor/") for frame in one.python):
+            made = at_maker(one)
+            module = str(made.site.module)
+            if module.startswith("torch/_inductor/") and not module.startswith(_TRACED_BY_INDUCTOR):
+                yield one, made
+
+
+def assumed_falsely(seen: OracleInput, call: Call, shows: Shows) -> Location | None:
+    """The site of the first assertion of inductor that is false in a call; None if there is none. One that is false in a
+    call without the failure, too, does no harm.
     """
-    asserted = (one for one in observation.constraints if one.kind == "assertion")
-    inside = (one for one in asserted if any(frame.file.startswith(INDUCTOR) for frame in one.python))
-    located = ((one, at_maker(one)) for one in inside)
-    return ((one, made) for one, made in located if str(made.site.module).startswith(INDUCTOR))
-
-
-def assumed_falsely(observation: Observation, call: Call) -> Location | None:
-    """The site of the first of them that is not true in a call; None if there is none."""
+    right = [dict(other.symbols) for other in seen.observation.calls if not shows(seen, other)]
     symbols = dict(call.symbols)
-    made = made_by_inductor(observation)
-    return next((site for one, site in made if value_at(one.text, symbols) is False), None)
+    return next(
+        (
+            site
+            for one, site in made_by_inductor(seen.observation)
+            if value_at(one.text, symbols) is False and not any(value_at(one.text, other) is False for other in right)
+        ),
+        None,
+    )
 
 
 def at_inference(constraint: Constraint) -> Location:

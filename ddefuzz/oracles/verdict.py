@@ -197,7 +197,8 @@ def assumed_away(call: Call, observation: Observation, explicit: Observation) ->
     if observation.semantics.mechanism != "size-oblivious":
         return False
     symbols = dict(call.symbols)
-    return not symbols or min(symbols.values()) < SMALLEST_ASSUMED or _at_upper_end(symbols, explicit)
+    sizes = [value for value in symbols.values() if isinstance(value, int)]
+    return not symbols or min(sizes, default=SMALLEST_ASSUMED) < SMALLEST_ASSUMED or _at_upper_end(symbols, explicit)
 
 
 def _at_upper_end(symbols: Mapping[str, int | float], observation: Observation) -> bool:

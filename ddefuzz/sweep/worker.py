@@ -300,6 +300,7 @@ class _Sweep:
     seen: dict[Signature, _SignatureRuns] = field(default_factory=dict)
     wrong: dict[Signature, _SignatureRuns] = field(default_factory=dict)
     called: int = 0
+    turns: int = 0
     rescued: dict[str, None] = field(default_factory=dict)
     sightings: list[Sighting] = field(default_factory=list)
     calls: dict[str, None] = field(default_factory=dict)
@@ -351,7 +352,8 @@ class _Sweep:
         if not oracles:
             return
         stages = CALLED_WITH_PLACEMENTS if self.task.caps.placed else CALLED_IN_TURN
-        stage = stages[self.called % len(stages)]
+        stage = stages[self.turns % len(stages)]
+        self.turns += 1
         judged = self._judged(text, stage, oracles)
         self.called += bool(judged[0].observation.calls)
         seen = result_of(text, judged, self.runner)

@@ -209,21 +209,30 @@ def test_a_size_is_named_by_the_variable_that_holds_it(line: str, code: str, op:
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "scalars", "changed"),
+    ("line", "code", "scalar", "read", "changed"),
     [
-        ("torch.addmm(x, t, t, beta=b)", "torch.addmm(x, t, t, beta=b)", {"b"}, "torch.addmm(x, t, t, beta=made_u0)"),
-        ("x[:, t]", "x[:, t]", set(), "x[:, made_u0]"),
-        ("torch.roll(x, t.n)", "torch.roll(x, t.n)", {"b"}, ""),
+        ("return torch.addmm(x, t, t, beta=b)", "torch.addmm(x, t, t, beta=b)", "b", "b", "beta=made_u0)"),
+        ("return x[:, t]", "x[:, t]", "", "t", "x[:, made_u0]"),
+        ("return x[t, t]", "x[t, t]", "", "t", "x[made_u0, made_u0]"),
+        ("t = x[t]", "x[t]", "", "t", "t = x[made_u0]"),
+        ("return x[t, b]", "x[t, b]", "", "", ""),
+        ("return torch.roll(x, t.n)", "torch.roll(x, t.n)", "b", "", ""),
+        ("return [x[t] for t in b]", "x[t]", "", "", ""),
+        ("return torch.vmap(lambda t: x[t])(b)", "x[t]", "", "", ""),
+        ("while x[t] > 0: t = t + 1", "x[t]", "", "", ""),
     ],
 )
 def test_a_number_that_torch_reads_of_an_argument_is_read_before(
-    line: str, code: str, scalars: set[str], changed: str
+    line: str, code: str, scalar: str, read: str, changed: str
 ) -> None:
-    source = f"def f(x, t, b):\n    return {line}\n"
-    named = name_sizes(source, [(SymbolOrigin("u0", "item"), Frame("m.py", 2, "f", code, True))], frozenset(scalars))
-    tensor = "b" if scalars else "t"
-    expected = f"def f(x, t, b):\n    made_u0 = {tensor}.item()\n    return {changed}\n" if changed else source
-    assert (named.source, named.sizes) == (expected, {"u0": "made_u0"} if changed else {})
+    source = f"def f(x, t, b):\n    {line}\n"
+    named = name_sizes(source, [(SymbolOrigin("u0", "item"), Frame("m.py", 2, "f", code, True))], scalar)
+    assert named.sizes == ({"u0": "made_u0"} if read else {})
+    assert (named.source == source) is (not read)
+    if read:
+        first, second = named.source.splitlines()[1:]
+        assert first == f"    made_u0 = {read}.item()"
+        assert second.endswith(changed)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +245,11 @@ def test_a_number_that_torch_reads_of_an_argument_is_read_before(
         ("x[None, n]", []),
         ("x[n:]", []),
         ("x[a, b]", []),
+        ("x[-1, n]", ["x[-1].select(0, n)", "x[-1].select(0, n.item())"]),
+        ("x[n, -1]", ["x[:, -1].select(0, n)", "x[:, -1].select(0, n.item())"]),
+        ("x[..., n]", ["x.select(-1, n)", "x.select(-1, n.item())"]),
+        ("x[..., n, 0]", []),
+        ("(x if c else z)[n]", ["(x if c else z).select(0, n)", "(x if c else z).select(0, n.item())"]),
     ],
 )
 def test_an_index_may_be_that_of_select(code: str, wanted: list[str]) -> None:

@@ -744,7 +744,7 @@ ASSUMED = Constraint("assertion", "Eq(u0, 1)", "expect_true", Place("Python", IN
 
 
 def test_an_assertion_that_inductor_makes_is_lost_where_it_is_made() -> None:
-    call = Call("2", RETURNED, RETURNED, "same", failing="Eq(u0, 1)", symbols=(("u0", 3),))
+    call = Call("2", RETURNED, RETURNED, "same", symbols=(("u0", 3),))
     subject = OracleInput(TEXT, msgspec.structs.replace(observed(call, constraints=(ASSUMED,)), stage="inductor"))
     (found,) = classified(subject, nothing, CALLING)
     assert (found.signature.kind, found.signature.site.function) == ("lost-assertion", INDEXER.function)
