@@ -344,8 +344,8 @@ def made_by_inductor(observation: Observation) -> Iterator[tuple[Constraint, Loc
 
 
 def assumed_falsely(seen: OracleInput, call: Call, shows: Shows) -> Location | None:
-    """The site of the first assertion of inductor that is false in a call; None if there is none. One that is false in a
-    call without the failure, too, does no harm.
+    """The site of the first assertion of inductor that is false in a call, but in no call without the failure. None if
+    there is none.
     """
     right = [dict(other.symbols) for other in seen.observation.calls if not shows(seen, other)]
     symbols = dict(call.symbols)
