@@ -16,7 +16,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Call, NodeDifference, Runner, Stage
 from ddefuzz.instrument.truth import holds
 from ddefuzz.ops.catalogue import parse
-from ddefuzz.oracles.blame import OracleInput, guard_to_blame
+from ddefuzz.oracles.blame import OracleInput, guard_to_blame, reads_strides_of_nothing
 from ddefuzz.oracles.oracle import KindRow, Script
 from ddefuzz.program.code import marks_of, module_of, values_of
 from ddefuzz.program.sizes import MARKED, at_size
@@ -27,11 +27,12 @@ KIND: Final[Kind] = "wrong-meta"
 def judge(seen: OracleInput) -> tuple[Failure, ...]:
     """Report the first call in which the captured graph says something wrong of a value.
 
-    A graph with a size that is replaced by what it is not in this call is for the specialization oracle.
+    A graph with a size that is replaced by what it is not in this call is for the specialization oracle. Strides of an
+    empty tensor say nothing.
     """
     for call in seen.observation.calls:
         node = call.node
-        if node is not None and not _assumes(seen, call):
+        if node is not None and not _assumes(seen, call) and not reads_strides_of_nothing(seen, call):
             evidence = f"at size {call.size}: {node.what} of {node.op}: the graph says {node.how}"
             return (Failure(KIND, seen.observation, evidence, call.size),)
     return ()
