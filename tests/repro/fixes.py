@@ -54,11 +54,19 @@ UNPATCHED: Final = {
     "[chunk_size] * n_chunks": "a list of so many numbers",
     "tensor.split(split_size_or_sections, dim)": "C++ reads a tensor of sizes as an int",
     "torch._C._nn.pad(input, pad, mode, value)": "C++ reads the value as a float",
-    "torch.layer_norm(input, normalized_shape, weight, bias, eps, torch.backends.cudnn.enabled)": "C++ reads eps as a float",
-    "torch.max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)": "C++ reads the kernel's size as an int",
-    "torch.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode)": "C++ reads the kernel's size as an int",
+    (
+        "torch.layer_norm(input, normalized_shape, weight, bias, eps, torch.backends.cudnn.enabled)"
+    ): "C++ reads eps as a float",
+    (
+        "torch.max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)"
+    ): "C++ reads the kernel's size as an int",
+    (
+        "torch.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode)"
+    ): "C++ reads the kernel's size as an int",
     "torch.adaptive_max_pool1d(input, output_size)": "C++ reads the output's size as an int",
-    "_VF.stft(input, n_fft, hop_length, win_length, window, normalized, onesided, return_complex, align_to_window)": "C++ reads n_fft as an int",
+    (
+        "_VF.stft(input, n_fft, hop_length, win_length, window, normalized, onesided, return_complex, align_to_window)"
+    ): "C++ reads n_fft as an int",
 }
 """Expressions that decide no branch and have no symbolic form, with what they are."""
 
