@@ -156,6 +156,10 @@ PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
 )
 """File, function and reason: single functions of other files that are plumbing."""
 
+INDUCTOR = "torch/_inductor/"
+TRACED_IN_INDUCTOR = ("torch/_inductor/decomposition.py", "torch/_inductor/fx_passes/")
+"""Files of inductor whose code is traced: a graph has its assertions."""
+
 TRACER = Prefix("torch/_dynamo/symbolic_convert.py", "dynamo's interpreter: frames outside of it are not the program's")
 
 

@@ -17,7 +17,7 @@ import msgspec
 from ddefuzz.classify.anchor import expression_shape, relation, short_anchor
 from ddefuzz.classify.chain import Location, op_name
 from ddefuzz.classify.evidence import called
-from ddefuzz.classify.plumbing import is_framework
+from ddefuzz.classify.plumbing import INDUCTOR, TRACED_IN_INDUCTOR, is_framework
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.classify.site import python_site
 from ddefuzz.execute.protocol import (
@@ -329,18 +329,14 @@ def at_maker(constraint: Constraint) -> Location:
     return Location(site, frame, f"{constraint.kind} {what}")
 
 
-_TRACED_BY_INDUCTOR = ("torch/_inductor/decomposition.py", "torch/_inductor/fx_passes/")
-"""Files of inductor whose code is traced: a graph has its assertions."""
-
-
 def made_by_inductor(observation: Observation) -> Iterator[tuple[Constraint, Location]]:
     """The assertions that inductor makes while it lowers a graph, with their sites. Nothing checks them at run time."""
-    for one in observation.constraints:
-        if one.kind == "assertion" and any(frame.file.startswith("torch/_inductor/") for frame in one.python):
-            made = at_maker(one)
+    for constraint in observation.constraints:
+        if constraint.kind == "assertion" and any(frame.file.startswith(INDUCTOR) for frame in constraint.python):
+            made = at_maker(constraint)
             module = str(made.site.module)
-            if module.startswith("torch/_inductor/") and not module.startswith(_TRACED_BY_INDUCTOR):
-                yield one, made
+            if module.startswith(INDUCTOR) and not module.startswith(TRACED_IN_INDUCTOR):
+                yield constraint, made
 
 
 def assumed_falsely(seen: OracleInput, call: Call, shows: Shows) -> Location | None:

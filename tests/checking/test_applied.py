@@ -103,7 +103,7 @@ def test_a_lost_gradient_is_a_difference(tmp_path: Path) -> None:
     path.write_text(source)
     assert tried(path, path, source.replace("self.linear(x)", "self.linear(x) + 0")).agrees
     example = tried(path, path, source.replace("self.linear(x)", "self.linear(x).detach()")).compared[0]
-    assert example.differs.startswith("gradients")
+    assert example.differs.startswith("gradient 0")
 
 
 def test_what_can_be_imported_once_only_is_changed_where_it_is(tmp_path: Path) -> None:
