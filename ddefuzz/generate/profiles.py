@@ -161,6 +161,7 @@ _RARE: Final = {
     "numbers": 0.5,
     "lists": 0.3,
     "jagged": 0.2,
+    "sparse": 0.1,
     "distributed": 0.1,
 }
 
@@ -202,7 +203,7 @@ PROFILES: Final[dict[str, Profile]] = {
         _focused("functions", "control", "scans", "functional", "contexts", "flexible"),
         _focused("modules", "layers", "stateful", "sequential"),
         _focused("python", "numbers", "lists", "subscripts", "scalars"),
-        _focused("jagged", "jagged"),
+        _focused("jagged", "jagged", "sparse"),
         _focused("distributed", "distributed"),
         Profile("options", _DEFAULT, unbacked_input=12, options=1),
         Profile(SHORT, _RARE, min_steps=2, max_steps=4),

@@ -18,6 +18,7 @@ from ddefuzz.ops.losses import LOSSES
 from ddefuzz.ops.modules import LAYERS, SEQUENTIAL, STATEFUL
 from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAMPLING
 from ddefuzz.ops.opinfo import OPINFO
+from ddefuzz.ops.others import OTHERS
 from ddefuzz.ops.pointwise import POINTWISE
 from ddefuzz.ops.python import LISTS, NUMBERS
 from ddefuzz.ops.reductions import REDUCTIONS
@@ -28,6 +29,7 @@ from ddefuzz.ops.selection import SELECTION
 from ddefuzz.ops.sizes import BRANCHES, SIZES
 from ddefuzz.ops.slicing import SLICING
 from ddefuzz.ops.sources import SOURCES
+from ddefuzz.ops.sparse import SPARSE
 from ddefuzz.ops.spec import OpSpec, callables_in
 from ddefuzz.ops.subscripts import SUBSCRIPTS
 from ddefuzz.program import text as program_text
@@ -69,6 +71,8 @@ GROUPS: Final[dict[str, tuple[OpSpec, ...]]] = {
     "subscripts": SUBSCRIPTS,
     "scalars": SCALARS,
     "jagged": JAGGED,
+    "sparse": SPARSE,
+    "others": OTHERS,
     "distributed": DISTRIBUTED,
     "references": REFERENCES,
 }

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ddefuzz.ops.spec import OpSpec, Size, Tensor, body, op
+from ddefuzz.ops.spec import At, OpSpec, Size, Tensor, body, op
 
 SOME = Tensor(1, 3, max_numel=64)
 FLEX = "torch.nn.attention.flex_attention.flex_attention"
@@ -26,6 +26,10 @@ CONTROL: tuple[OpSpec, ...] = (
        x=SOME, f=body(a="x"), g=body(a="x", like="f")),
     op("torch.cond(x.shape[0] > 0, lambda a: f, lambda a: (torch._check(a.shape[0] != 9), g)[1], (x[:2],))",
        x=SOME, f=body(a="x[:2]"), g=body(a="x[:2]", like="f")),
+    op("torch.cond(x.sum() > 0, lambda: x.sin(), lambda: x.cos() + 1)", x=SOME),
+    op("torch.cond(x[n].sum() > 0, lambda: x[n].sin(), lambda: x[n] + 1)", x=SOME, n=Size(0, At("x", 0, -1))),
+    op("torch.while_loop(lambda i, a: i < x.shape[0], lambda i, a: (i + 1, a * 0.5), (0, x))", x=SOME),
+    op("torch.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a + 1), (0, x))", x=SOME, n=Size(0, 4)),
     op("torch.cond(x.sum() > 0, lambda a: a[a > 0], lambda a: f, (x,))",
        x=Tensor(1, 1, max_numel=64), f=body(a="x", like="x")),
     op("torch.cond(x.sum() > 0, lambda a: a.nonzero(), lambda a: a.to(torch.int64).nonzero(), (x,))", x=SOME),
