@@ -95,7 +95,7 @@ def test_programs_that_reached_something_new_are_mutated_in_every_kind() -> None
 
 def test_aim_chooses_ops_that_touch_files_with_unreached_sites() -> None:
     guide = Guide(7, sites_in=lambda file: frozenset({1, 1000, 1001}) if file.endswith("__init__.py") else frozenset())
-    found = origins(guide, range(80 * ROUND), 80 * ROUND).values()
+    found = origins(guide, range(120 * ROUND), 120 * ROUND).values()
     aimed = [origin for origin in found if name_of(origin) == "aim"]
     assert aimed
     assert all("torch.chunk" in OPS[origin.focus or 0].callables for origin in aimed if isinstance(origin, Draw))
