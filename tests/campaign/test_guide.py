@@ -84,7 +84,7 @@ def test_the_order_in_which_results_come_does_not_matter(seed: int) -> None:
 
 @pytest.mark.slow
 def test_programs_that_reached_something_new_are_mutated_in_every_kind() -> None:
-    found = origins(Guide(7, samples=("add", "chunk")), range(80 * ROUND), 80 * ROUND).values()
+    found = origins(Guide(7, samples=("add", "chunk")), range(120 * ROUND), 120 * ROUND).values()
     names = {name_of(origin) for origin in found}
     assert names == set(STRATEGIES) - {"aim"}
     assert all(origin.program == PROGRAM for origin in found if isinstance(origin, Mutate))
