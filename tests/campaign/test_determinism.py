@@ -90,7 +90,7 @@ def without_costs(result: CaseResult | LostTask) -> bytes:
     replace = msgspec.structs.replace
 
     def bare(observation: Observation) -> Observation:
-        return replace(observation, cpu_seconds=0.0, seconds=0.0, peak_rss_mb=0.0)
+        return replace(observation, cpu_seconds=0.0, seconds=0.0, peak_rss_mb=0.0, output="")  # it has times
 
     def failed(failure: Failure) -> Failure:
         return replace(failure, observation=bare(failure.observation))
