@@ -31,6 +31,7 @@ from ddefuzz.answers.model import (
 from ddefuzz.answers.patch import Patch, Source, clauses, located, patches, source_of
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.evidence import NUMBER_METHODS
+from ddefuzz.classify.plumbing import is_traced
 from ddefuzz.classify.signature import Signature, Site, Verdict
 from ddefuzz.classify.site import site as site_of
 from ddefuzz.execute.protocol import (
@@ -259,11 +260,14 @@ def answer_guard(
 
     `others` are kept programs. Those that come to the same guard are part of the experiment, those that evaluate the
     same branch are run with its patch. The first of `stages` is used in which the first program shows `signature`,
-    else the last one.
+    else the last one; the last one also if no answer captures in the first, and a graph has the code that asks.
     """
     programs = [*own, *others]
     stage = next((one for one in stages[:-1] if _shows(programs[0], one, signature, runners)), stages[-1])
     result = experiment(programs, stage, runners.observe)
+    if result.verdict == "no answer captures" and stage != stages[-1] and is_traced(result.site):
+        stage = stages[-1]
+        result = experiment(programs, stage, runners.observe)
     if not patching or result.site is None or result.site.language != "Python" or result.site.module is None:
         return GuardResult(result, None)
     source = source_of(result.site.module)

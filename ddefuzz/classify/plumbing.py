@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ddefuzz.classify.signature import Site
 from ddefuzz.instrument.events import PROGRAM_FILE, TYPED_FILES, Frame
 
 
@@ -155,6 +156,18 @@ PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
     ("torch/_inductor/sizevars.py", "check_lt", "passes inductor's assertions to the ShapeEnv"),
 )
 """File, function and reason: single functions of other files that are plumbing."""
+
+BELOW_OPS = (
+    *("torch/_decomp/", "torch/_refs/", "torch/_prims", "torch/_meta_registrations.py", "torch/_subclasses/"),
+    *("torch/_inductor/", "torch/distributed/"),
+)
+"""Files whose code runs below an op. An export has the op, whose kernel decides by itself."""
+
+
+def is_traced(site: Site | None) -> bool:
+    """Whether an exported graph has what code does: Python above the ops, such as torch/nn/functional.py."""
+    return site is not None and site.language == "Python" and not str(site.module).startswith(BELOW_OPS)
+
 
 INDUCTOR = "torch/_inductor/"
 TRACED_IN_INDUCTOR = ("torch/_inductor/decomposition.py", "torch/_inductor/fx_passes/")

@@ -31,7 +31,7 @@ JAGGED: tuple[OpSpec, ...] = (
     _on("torch.nn.functional.linear({j}, torch.ones(3, 4)).values()"),
     _on("torch.nn.functional.dropout({j}, 0.5, training=False).values()"),
     _on("({j} @ torch.ones(4, 4)).values()"),
-    _on("{j}.chunk(2, -1)[0].values()"),
+    _on("{j}.split(2, -1)[0].values()"),
     _on("{j}.unsqueeze(-1).values()"),
     _on("{j}.transpose(1, 2).transpose(1, 2).values()"),
     _on("{j}.view(3, -1, 2, 2).values()"),

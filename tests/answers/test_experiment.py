@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from ddefuzz.answers.experiment import NamedProgram, experiment, in_expression
+from ddefuzz.answers.experiment import NamedProgram, Runners, answer_guard, experiment, in_expression
 from ddefuzz.answers.model import (
     GIVEN,
     Answers,
@@ -323,3 +324,20 @@ def test_each_clause_of_pythons_or_has_rows_of_its_own() -> None:
     assert by_row[clauses[1], "False"].captures == 1
     assert by_row["", "True"].raises == by_row[clauses[1], "assert"].raises == 1
     assert found.verdict == "torch._check here"
+
+
+def unpatched(*_: object) -> Any:
+    raise AssertionError("no patch is tried")
+
+
+@pytest.mark.slow
+def test_where_no_answer_captures_in_aot_the_code_of_an_export_is_tried() -> None:
+    """AOTAutograd refuses a tensor that torch reads as a number, whatever the guard before it says."""
+    text = f"""{HEADER}# inputs: x = normal; y = values([-2.0])
+def program(x: Float32[Tensor, "3"], y: Float32[Tensor, ""]):
+    return torch.nn.functional.hardtanh(x, min_val=y)
+"""
+    runners = Runners(observe, unpatched, lambda _: ())
+    asked = [NamedProgram("hardtanh", ProgramSubject(text))]
+    found = answer_guard(asked, (), (), ("aot", "export"), None, runners, patching=False).experiment
+    assert (found.stage, found.verdict) == ("export", "torch._check here")
