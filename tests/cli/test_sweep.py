@@ -66,7 +66,7 @@ def test_a_sweep_and_going_on_with_it(tmp_path: Path) -> None:
     assert all(row["site"] == "at::native::chunk" for row in document["rows"])
     assert " at::native::chunk [" in (tmp_path / "census.md").read_text()
     with Database.open(f"sqlite:///{tmp_path}/ddefuzz.db") as database:
-        assert [finding.site.function for finding in database.findings()] == ["at::native::chunk"]
+        assert "at::native::chunk" in [finding.site.function for finding in database.findings()]
         assert database.sites(document["torch"])
     again = sweep(tmp_path, "--ops", "chunk*", "--ops", "flip", "--fail-on", "any")
     assert again.returncode == 1, again.stderr
