@@ -76,7 +76,7 @@ def run_breaks(task: OpBreaksTask) -> OpBreaks:
     """Compile up to `task.programs` programs."""
     dropped: Counter[str] = Counter()
     candidates = chosen(SweepTask(task.op, task.source, 0, CAPS), dropped)
-    taken = islice((one for one in candidates if _kind(one.form) in CALLED_FORMS), task.programs)
+    taken = islice((one for one in candidates if one.form in PLAINEST_FORMS), task.programs)
     texts_of: dict[tuple[str, ...], tuple[Cause, list[str]]] = {}
     errors: Counter[str] = Counter()
     programs = broken = graphs = 0
@@ -269,8 +269,11 @@ def _upstream() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(names[0])), tuple(sorted(names[1]))
 
 
-CALLED_FORMS: Final = frozenset({"all", "drawn", "number", "scalar"})
-"""The forms of samples that are called: all dims unbacked, a number from data, or as the catalogue draws them."""
+PLAINEST_FORMS: Final = frozenset({"all", "drawn"})
+"""All dims unbacked, or as the catalogue draws them."""
+
+CALLED_FORMS: Final = PLAINEST_FORMS | {"number", "scalar"}
+"""The forms of samples that are called: these, and a number from data."""
 
 CALLED_IN_TURN: Final[tuple[Stage, ...]] = (*FRONTENDS, DECOMPOSED)
 """The stages in which samples are called: those that capture, and AOTAutograd with inductor's decompositions."""
