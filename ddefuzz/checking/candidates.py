@@ -331,16 +331,15 @@ def name_sizes(source: str, origins: Iterable[tuple[SymbolOrigin, Frame]], scala
             continue
         if held is not None:
             named = named._replace(sizes={**named.sizes, origin.symbol: held})
-        elif given:
-            changed = named.source
-            for use in sorted(given, key=lambda node: (node.lineno, node.col_offset), reverse=True):
-                changed = replaced(changed, use, name)
-            hoisted = inserted(changed, statement, (f"{name} = {given[0].id}.item()",))
-            named = NamedSizes(hoisted, {**named.sizes, origin.symbol: name}, (*named.added, statement.lineno))
-        else:
-            size = name if origin.op in NUMBERS else f"{name}.shape[{_dim_of(maker)}]"
-            hoisted = inserted(replaced(named.source, maker, name), statement, (f"{name} = {ast.unparse(maker)}",))
-            named = NamedSizes(hoisted, {**named.sizes, origin.symbol: size}, (*named.added, statement.lineno))
+            continue
+        uses: list[ast.expr] = [*given] or [maker]
+        value = f"{given[0].id}.item()" if given else ast.unparse(maker)
+        size = name if origin.op in NUMBERS else f"{name}.shape[{_dim_of(maker)}]"
+        changed = named.source
+        for use in sorted(uses, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+            changed = replaced(changed, use, name)
+        hoisted = inserted(changed, statement, (f"{name} = {value}",))
+        named = NamedSizes(hoisted, {**named.sizes, origin.symbol: size}, (*named.added, statement.lineno))
     return named
 
 
