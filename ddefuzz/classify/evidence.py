@@ -23,7 +23,7 @@ from ddefuzz.instrument.events import PROGRAM_FILE, Frame, RaisedError
 from ddefuzz.program.expressions import METHOD_PREFIX, OTHER_METHODS, ROOTS, is_mapped
 from ddefuzz.program.modules import MODULE_METHODS
 
-OUTPUTS_BY_ARGUMENT = frozenset({"chunk"})
+OUTPUTS_BY_ARGUMENT = frozenset({"chunk", "unsafe_chunk"})
 """Ops whose number of outputs is an int argument, which cannot be a symbol."""
 
 NUMBER_METHODS = frozenset({"guard_int", "guard_float", "int_", "float_", "guard_scalar"})
@@ -128,6 +128,11 @@ def tensor_as_number(evidence: Evidence) -> bool:
     names = [function_name(frame.function) for frame in raised.native]
     at = [index for index, name in enumerate(names) if name.startswith(CONVERSIONS)]
     return bool(at) and at[-1] > 0 and names[at[-1] - 1].startswith(ARGUMENT_PARSER)
+
+
+def reads_a_tensor(raised: RaisedError) -> bool:
+    """Whether Python made a plain number of a tensor (`int(t)`), not of a size."""
+    return _converts(raised, CONVERSIONS)
 
 
 def int_in_schema(evidence: Evidence) -> bool:

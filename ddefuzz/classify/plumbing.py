@@ -135,6 +135,8 @@ PYTHON_SITES: tuple[Prefix, ...] = (
 """Exceptions from `PYTHON`: code under one of its rows that makes decisions."""
 
 PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
+    ("torch/autograd/graph.py", "_engine_run_backward", "the entry of the autograd engine"),
+    ("torch/nested/_internal/nested_tensor.py", "__torch_function__", "passes each op of a jagged tensor on"),
     ("torch/_prims_common/__init__.py", "eval_eager", "evaluates the bool for its caller"),
     ("torch/_prims_common/__init__.py", "is_contiguous", "its caller says what to do without an answer (false_if_dde)"),
     ("torch/_prims_common/__init__.py", "check_contiguous_sizes_strides", "the same"),

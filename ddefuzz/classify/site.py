@@ -100,6 +100,7 @@ PYTHON_DISPATCHER = "torch::detail::(anonymous namespace)::ConcretePyInterpreter
 
 _QUOTED = re.compile(r"frame #\d+: (?!<unknown function>)((?:(?! \+ 0x).)+) \+ 0x\S+ \((?=.* in ).*\)$")
 _ANONYMOUS = "(anonymous namespace)"
+_BATCHED = re.compile(r"at::functorch::\w+_generated_plumbing<.*&(at::functorch::\(anonymous namespace\)::\w+)")
 _CLONE = re.compile(r"(?<!\s)\s*\[clone [^\[\]]*\]")
 _CONVERSION = re.compile(r"(?<!\S)\S*\boperator\s+\S+$")
 _OPERATOR = re.compile(r"operator\s*(\(\)|\[\]|<=>|->\*?|<<=?|>>=?|[<>]=?|[-+*/%^&|!=~]=?|==|&&|\|\||\+\+|--|,)")
@@ -114,8 +115,12 @@ def function_name(printed: str) -> str:
     it.
 
     `std::conditional<false, at::Tensor&>::type at::native::(anonymous
-    namespace)::_dropout_impl<true>(at::Tensor&)` becomes `at::native::(anonymous namespace)::_dropout_impl`.
+    namespace)::_dropout_impl<true>(at::Tensor&)` becomes `at::native::(anonymous namespace)::_dropout_impl`. Of vmap's
+    plumbing it is the batching rule, which is inlined.
     """
+    batched = _BATCHED.search(printed)
+    if batched:
+        return batched[1]
     name = _CLONE.sub("", printed).replace(_ANONYMOUS, _ANONYMOUS.translate(_AWAY))
     name = _OPERATOR.sub(lambda match: match[0].translate(_AWAY), name)
     name = _without_templates(name).partition("(")[0]

@@ -43,6 +43,11 @@ from ddefuzz.oracles.capture import judge
             "pybind11::detail::object_api::operator()",
         ),
         ("at::native::chunk", "at::native::chunk"),
+        (
+            "at::Tensor at::functorch::slice_backward_generated_plumbing<at::Tensor (*)(at::Tensor const&), "
+            "&at::functorch::(anonymous namespace)::slice_backward_batch_rule>(at::Tensor const&)",
+            "at::functorch::(anonymous namespace)::slice_backward_batch_rule",
+        ),
         ("??", "??"),
     ],
 )
