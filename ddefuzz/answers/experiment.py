@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,6 +28,7 @@ from ddefuzz.answers.model import (
     verdict,
 )
 from ddefuzz.answers.patch import Patch, Source, clauses, located, patches, source_of
+from ddefuzz.answers.samples import SampleRequest, is_of_value
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.evidence import NUMBER_METHODS
 from ddefuzz.classify.plumbing import is_traced
@@ -46,7 +46,6 @@ from ddefuzz.execute.protocol import (
     Stage,
     Subject,
 )
-from ddefuzz.execute.worker import late
 from ddefuzz.instrument.events import Answer, RaisedError
 from ddefuzz.oracles import agreement
 from ddefuzz.oracles.acceptance import OF_ERRORS, OF_REFUSALS, accepted_as
@@ -183,38 +182,6 @@ def _worse(patch: TriedPatch) -> PatchRefusal:
     return PatchRefusal(evidence.form, evidence.code, f"kept programs: {evidence.kept}; samples: {evidence.samples}")
 
 
-MOST = 6  # samples of one op
-MADE = 30  # samples of one op that are made, to choose unlike ones from
-
-
-class SampleRequest(msgspec.Struct, frozen=True):
-    """The functions by which programs reach a site, as findings name them: `torch.roll`, `Tensor.roll`."""
-
-    functions: tuple[str, ...]
-
-
-def samples(request: SampleRequest) -> tuple[str, ...]:
-    """The programs of all samples, as a task of a worker."""
-    return tuple(chain.from_iterable(islice(_samples(name), MOST) for name in request.functions))
-
-
-def _samples(function: str) -> Iterator[str]:
-    opinfo, variants = late("ddefuzz.generate.opinfo"), late("ddefuzz.generate.variants")
-    text, spread = late("ddefuzz.program.text"), late("ddefuzz.generate.make")
-    for name in (name for name in opinfo.entries() if is_of(name, function)):
-        for dtype in opinfo.dtypes(name)[:1]:
-            for program in spread.spread(opinfo.samples(name, dtype, most=MADE)):
-                for variant in variants.variants(program, ("all",)):
-                    if opinfo.accepts(variant.program):
-                        yield text.print_program(variant.program)
-
-
-def is_of(entry: str, function: str) -> bool:
-    """Whether an entry of OpInfo has the samples of a function: `add.alpha` is one of `torch.add`."""
-    short = function.removeprefix("torch.").removeprefix("Tensor.").removeprefix("ops.aten.").rstrip("_")
-    return entry == short or entry.startswith(f"{short}.")
-
-
 MOST_KEPT = 6  # how many kept programs that call the same functions are tried, besides those of the finding itself
 
 
@@ -265,8 +232,17 @@ def answer_guard(
     programs = [*own, *others]
     stage = next((one for one in stages[:-1] if _shows(programs[0], one, signature, runners)), stages[-1])
     result = experiment(programs, stage, runners.observe)
-    if result.verdict == "no answer captures" and stage != stages[-1] and is_traced(result.site):
+    if (
+        result.verdict == "no answer captures"
+        and stage != stages[-1]
+        and (is_traced(result.site) or _fails_when_static(programs[0], stage, runners))
+    ):
         stage = stages[-1]
+        result = experiment(programs, stage, runners.observe)
+    of_value = is_of_value(result.expression)
+    if of_value:
+        # The own programs have few values; what a branch about a value is for shows with special ones beside it.
+        programs += _named_samples(SampleRequest(functions, of_numbers=True), runners)
         result = experiment(programs, stage, runners.observe)
     if not patching or result.site is None or result.site.language != "Python" or result.site.module is None:
         return GuardResult(result, None)
@@ -275,11 +251,23 @@ def answer_guard(
     candidates = sorted(every, key=lambda one: is_of_unusual_sizes(one.form, one.code, result.expression))
     if not candidates:
         return GuardResult(result, TriedPatches(None, ()))
-    texts = runners.samples(SampleRequest(functions))
-    samples = [NamedProgram(f"sample {number}", ProgramSubject(one)) for number, one in enumerate(texts)]
+    samples = _named_samples(SampleRequest(functions, of_numbers=of_value), runners)
     place = (result.line, result.code)
     tried = try_patches(candidates, place, programs, samples, stage, runners.observe_patched)
     return GuardResult(result, tried)
+
+
+def _fails_when_static(asked: NamedProgram, stage: Stage, runners: Runners) -> bool:
+    """Whether a stage does not capture the program with static sizes: its guards have nothing to do with that."""
+    if not isinstance(asked.subject, ProgramSubject):
+        return False
+    text = print_program(static(asked.subject.program("the program")))
+    return runners.observe(Run(ProgramSubject(text), stage)).outcome == "fail"
+
+
+def _named_samples(request: SampleRequest, runners: Runners) -> list[NamedProgram]:
+    texts = runners.samples(request)
+    return [NamedProgram(f"sample {number}", ProgramSubject(one)) for number, one in enumerate(texts)]
 
 
 def _shows(asked: NamedProgram, stage: Stage, signature: Signature | None, runners: Runners) -> bool:

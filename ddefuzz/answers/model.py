@@ -60,12 +60,26 @@ def verdict(tallies: Sequence[Tally]) -> Verdict:
 
     The values of the whole guard come first, then those of Python's whole `a or b`, then those of single clauses.
     """
-    groups = [list(group) for _, group in groupby(tallies, key=lambda one: one.clause)]
+    groups = [_of_the_guard(list(group)) for _, group in groupby(tallies, key=lambda one: one.clause)]
     for group in groups:
         right = _right(group)
         if right is not None:
             return right
     return _without(groups[0]) if groups else "not a guard"
+
+
+def _of_the_guard(rows: list[Tally]) -> list[Tally]:
+    """The rows without the sizes that are refused whatever is answered.
+
+    At each size one of the two answers is the guard's own truth there. Where that one is refused, too, something else
+    refuses the size: not the answer of another guard, if none was given.
+    """
+    values = [row for row in rows if row.answer in {"False", "True"} and row.captures]
+    if len(values) < 2 or any(row.follows for row in values):
+        return rows
+    shared = frozenset.intersection(*(frozenset(row.refuses) for row in values))
+    kept = [tuple(size for size in row.refuses if size not in shared) for row in rows]
+    return [msgspec.structs.replace(row, refuses=refuses) for row, refuses in zip(rows, kept, strict=True)]
 
 
 def _right(rows: Iterable[Tally]) -> Verdict | None:

@@ -17,11 +17,10 @@ from ddefuzz.answers.experiment import (
     GuardResult,
     NamedProgram,
     Runners,
-    SampleRequest,
     answer_guard,
     calling,
-    samples,
 )
+from ddefuzz.answers.samples import SampleRequest, samples
 from ddefuzz.cli.command import Output, argument, click_command, formats, option
 from ddefuzz.cli.options import DB, JOBS, capture_stage_option, timeout_option
 from ddefuzz.cli.output import LiveLine, current_invocation, deliver, page_writers, resolve

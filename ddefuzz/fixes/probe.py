@@ -22,7 +22,8 @@ import msgspec
 import numpy
 import torch
 
-from ddefuzz.answers.experiment import CALLS, MADE, SampleRequest, ends, is_of, samples, static_differences
+from ddefuzz.answers.experiment import CALLS, ends, static_differences
+from ddefuzz.answers.samples import MADE, SampleRequest, is_of, samples
 from ddefuzz.errors import InputError
 from ddefuzz.execute.observe import captured_output, observe, patched
 from ddefuzz.execute.protocol import DECOMPOSED, Observation, ProgramSubject, Run, Stage
@@ -36,7 +37,7 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.blame import OracleInput
 from ddefuzz.program.model import Attribute, Binary, Call, Literal, Name, Program, Sequence, Step
 from ddefuzz.program.recipes import FLOATS, with_fitting_layout
-from ddefuzz.program.sizes import CallSize, at_data_size, static
+from ddefuzz.program.sizes import VALUE_CALLS, CallSize, at_data_size, static
 from ddefuzz.program.text import print_program
 
 CALLED: Final = ("export", "export-strict", "compile", "aot", "decompose", DECOMPOSED)
@@ -74,7 +75,7 @@ def seen(task: Task) -> Sights:
     test = _tested(task.test) if task.test else ""
     if task.is_changed and test.startswith(FAILS):
         return Sights(captured, test=test)
-    texts = samples(SampleRequest(task.functions))[:MOST_CAPTURED]
+    texts = samples(SampleRequest(task.functions, task.of_numbers))[:MOST_CAPTURED]
     torch.manual_seed(0)
     return Sights(
         captured,
@@ -90,7 +91,7 @@ def seen(task: Task) -> Sights:
 def _variants(task: Task, texts: tuple[str, ...]) -> Iterator[Run]:
     """The samples, and the programs with transposed inputs: a branch may be about strides."""
     for text in texts:
-        yield from _of_sample(text, task.stage)
+        yield from _of_sample(text, task.stage, of_numbers=task.of_numbers)
     for text, _ in task.programs:
         program = ProgramSubject(text).program("a program")
         inputs = tuple(with_fitting_layout(replace(item, layout="transposed")) for item in program.inputs)
@@ -139,16 +140,21 @@ def _at_sizes(text: str, sizes: tuple[CallSize, ...]) -> Iterator[ProgramSubject
         yield made
 
 
-def _of_sample(text: str, stage: Stage) -> Iterator[Run]:
-    """A sample of torch with all sizes unbacked, also with large values; backed; and static, also of sizes 0 and 1."""
+def _of_sample(text: str, stage: Stage, *, of_numbers: bool) -> Iterator[Run]:
+    """A sample of torch with all sizes unbacked, also with large values; backed; and static, also of sizes 0 and 1.
+
+    If a number of it is from data, it is backed nowhere, and has other values where sizes are static, too.
+    """
     subject = ProgramSubject(text)
     program = subject.program("sample")
     example: tuple[CallSize, ...] = ("example",) if stage in CALLED else ()
     yield Run(ProgramSubject(print_program(_with_shape(program))), stage, calls=CALLS if example else ())
     yield Run(ProgramSubject(print_program(_large(program))), stage, calls=example)
-    yield Run(ProgramSubject(text, backed=True), stage, calls=example)
+    if not of_numbers:
+        yield Run(ProgramSubject(text, backed=True), stage, calls=example)
     for size in ("example", "0", "1"):
-        yield Run(ProgramSubject(print_program(static(at_data_size(program, size)))), stage, calls=example)
+        calls = (*example, *VALUE_CALLS) if of_numbers and example else example
+        yield Run(ProgramSubject(print_program(static(at_data_size(program, size)))), stage, calls=calls)
 
 
 def _with_shape(program: Program) -> Program:

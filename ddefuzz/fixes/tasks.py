@@ -35,7 +35,7 @@ class Task(msgspec.Struct, frozen=True):
     (`torch.nn.functional:mse_loss`), the modules of a class (`torch.nn.modules.rnn:RNNBase`), or what a module compiles
     when it is imported (`torch._decomp.decompositions_for_jvp`). `test` is the text of a test. `noting` is the text of
     the file with a guard that notes its truth. `stage` is that in which samples are captured and truths are noted. With
-    `is_changed` a test that fails is enough: samples are not run then.
+    `is_changed` a test that fails is enough: samples are not run then. `of_numbers` is that of a `SampleRequest`.
     """
 
     programs: tuple[tuple[str, tuple[Stage, ...]], ...]
@@ -46,6 +46,7 @@ class Task(msgspec.Struct, frozen=True):
     stage: Stage = "aot"
     noting: str = ""
     is_changed: bool = False
+    of_numbers: bool = False
 
 
 class Sights(msgspec.Struct, frozen=True):

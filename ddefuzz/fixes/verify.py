@@ -20,6 +20,7 @@ import msgspec
 from ddefuzz import syntax
 from ddefuzz.answers.experiment import fault
 from ddefuzz.answers.patch import Patch
+from ddefuzz.classify.site import site
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import DECOMPOSED, Call, Observation, ProgramSubject, Stage
 from ddefuzz.files import SOURCE, is_file, is_there
@@ -71,6 +72,7 @@ class Request(NamedTuple):
     noting: str = ""
     verdict: str = ""
     stage: Stage = "aot"
+    of_numbers: bool = False
 
 
 class Judgement(NamedTuple):
@@ -126,6 +128,7 @@ def task_of(request: Request, patches: Sequence[Patch]) -> Task:
         request.test,
         request.stage,
         request.noting,
+        of_numbers=request.of_numbers,
     )
 
 
@@ -174,7 +177,8 @@ def judged(task: Task, before: Sights | str, after: Sights | str) -> Judgement:
         elif why and stage in FURTHER and seen.outcome != "ok":
             evidence.append(f"In {stage} the program fails: {why}.")
         elif why:
-            doubts.append(f"in {stage}: {why}")
+            place = f" (at {site(seen.raised)[0]})" if seen.raised is not None else ""
+            doubts.append(f"in {stage}: {why}{place}")
     doubts = list(dict.fromkeys(doubts))
     right = dict.fromkeys(stage for stage, why, _ in ends if not why)
     if right:

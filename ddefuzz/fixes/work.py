@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from ddefuzz.answers.patch import Patch
+from ddefuzz.answers.samples import is_of_value
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import site
@@ -92,6 +93,7 @@ def job_of(fix: Fix, findings: Mapping[str, Finding]) -> Job | None:
         else DECOMPOSED
         if first.file.startswith(DECOMPOSING)
         else ALSO,
+        is_of_value(raised.expression),
     )
     return Job(fix, members, raised, first, request)
 
@@ -135,7 +137,7 @@ def verified(
     tried = " and ".join(f"`{' '.join(patch.code.split())}`" for patch in patches)
     if result.doubts or not job.request.test:
         doubts = result.doubts or ("no test in PyTorch's style can show it",)
-        return _refuted(job, torch, (f"Tried in a copy of torch: {tried}.", *doubts))
+        return _refuted(job, torch, (f"Of what was tried in a copy of torch, {tried} comes closest:", *doubts))
     texts: dict[str, tuple[str, str]] = {}
     for patch in patches:
         texts[patch.file] = texts.get(patch.file, (patch.before,))[0], patch.after
@@ -148,6 +150,7 @@ def verified(
         change=f"{_change(first.anchor, patches)}{in_helpers(diff)}",
         torch=torch,
         findings=tuple(ids),
+        ops=_called(job),
         later=tuple(one.id for one in later),
         file=", ".join(texts),
         evidence=result.evidence,
@@ -158,6 +161,13 @@ def verified(
         ),
     )
     return replace(fix, pull_request=pull_request(fix, first))
+
+
+def _called(job: Job) -> tuple[str, ...]:
+    """The ops of the group that the captured programs call; all of them if none does."""
+    texts = [text for text, _ in job.request.programs]
+    called = tuple(op for op in job.fix.ops if any(f"{op.rpartition('.')[2]}(" in text for text in texts))
+    return called or job.fix.ops
 
 
 def wider_test(finding: Finding, fix_id: str, calls: Calls, files: Mapping[str, str]) -> str:

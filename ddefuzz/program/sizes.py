@@ -52,7 +52,10 @@ VALUE_KINDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Kinds of values that code may treat apart, each with the recipe that makes them: of inputs that have random ones."""
 
-VALUE_CALLS: Final[tuple[CallSize, ...]] = tuple(f"values-{kind}" for kind in VALUE_KINDS)
+NUMBERS: Final = "values-numbers"
+"""The call at which floats without dims are 0 and the first others special: a factor of 0 may stand for "not read"."""
+
+VALUE_CALLS: Final[tuple[CallSize, ...]] = (*(f"values-{kind}" for kind in VALUE_KINDS), NUMBERS)
 """The calls at the example sizes with each kind of values."""
 
 LARGE: Final = 1_000  # the least size of a large dim
@@ -203,6 +206,8 @@ def at_data_size(program: Program, data_size: CallSize) -> Program:
     """
     if data_size == "example":
         return program
+    if data_size == NUMBERS:
+        return _with_numbers_zero(program)
     if data_size in VALUE_CALLS:
         return replace(program, inputs=tuple(_with_values(item, data_size) for item in program.inputs))
     symbols = {
@@ -222,6 +227,21 @@ def _allowed(program: Program, symbol: str, size: int) -> int:
     """The size, or the nearest one within the bounds of the program's options."""
     least, most = range_of(program, symbol)
     return max(least, size if most is None else min(size, most))
+
+
+def _with_numbers_zero(program: Program) -> Program:
+    """The others keep their values: NaN in two factors would hide what a branch does."""
+    drawn = {"normal", "uniform", "values"}
+    floats = [item for item in program.inputs if item.dtype in FLOATS and item.recipe.kind in drawn]
+    special = next((item.name for item in floats if item.shape and item.recipe.kind != "values"), "")
+    zero = {item.name for item in floats if not item.shape}
+    made = (
+        replace(item, recipe=Recipe("zeros" if item.name in zero else "special"))
+        if item.name in {*zero, special}
+        else item
+        for item in program.inputs
+    )
+    return replace(program, inputs=tuple(made))
 
 
 def _with_values(item: Input, call: CallSize) -> Input:

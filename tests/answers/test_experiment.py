@@ -131,6 +131,16 @@ def test_a_wrong_result_after_another_guard_is_not_blamed_on_the_first() -> None
     assert verdict(tallied([of_program(*rows)])) == "another guard decides"
 
 
+def test_a_size_that_is_refused_whatever_is_answered_is_not_refused_by_the_guard() -> None:
+    """As `index_fill` of an unbacked input at size 0: dynamo's guard of its strides refuses that."""
+    rows = [row(given, refuses="0", agrees="example 2") for given in GIVEN[:3]]
+    assert verdict(tallied([of_program(*rows)])) == "either answer here"
+    of_true = [rows[0], row("True", refuses="0 1", agrees="example 2"), rows[2]]
+    assert verdict(tallied([of_program(*of_true)])) == "guard_or_false here"
+    after = [msgspec.structs.replace(one, then=("Eq(u1, 1) is False",)) for one in rows]
+    assert verdict(tallied([of_program(*after)])) == "another guard decides"
+
+
 def test_clauses_come_after_the_whole_guard() -> None:
     whole = [row(given, differs="1", agrees="2") for given in GIVEN[:3]]
     clause = [msgspec.structs.replace(row(given, agrees="1 2"), clause="Eq(u0, 1)") for given in GIVEN[:3]]

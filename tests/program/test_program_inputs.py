@@ -16,6 +16,7 @@ from ddefuzz.program.sizes import (
     DATA_SIZES,
     LARGE,
     MOST_ELEMENTS,
+    NUMBERS,
     TELLING,
     VALUE_CALLS,
     VALUE_KINDS,
@@ -266,9 +267,17 @@ def test_kinds_of_values_keep_the_sizes() -> None:
     for call in VALUE_CALLS:
         there = at_data_size(program, call)
         assert [one.shape for one in there.inputs] == [one.shape for one in program.inputs]
-        assert there.inputs[0].recipe.kind in VALUE_KINDS.values()
+        assert there.inputs[0].recipe.kind in {*VALUE_KINDS.values(), *(["normal"] if call == NUMBERS else [])}
         assert there.inputs[2] == program.inputs[2]  # `trues(2)` is a size
         assert not any(map(fault_of, there.inputs))
+
+
+def test_numbers_are_zero_beside_special_values() -> None:
+    """`addmv(x, m, v, beta=0)` does not read `x`: NaN in it shows whether a captured program does."""
+    number, other = (Input(name, "float32", dims(), Recipe("values", (0.5,))) for name in "bc")
+    x, y = (Input(name, "float32", dims(2), Recipe("normal")) for name in "xy")
+    there = at_data_size(program_of(number, x, y, other), NUMBERS)
+    assert [one.recipe.kind for one in there.inputs] == ["zeros", "special", "normal", "zeros"]
 
 
 def test_a_program_without_data_dependent_sizes_has_no_drawn_ones() -> None:
