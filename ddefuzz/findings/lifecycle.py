@@ -50,7 +50,14 @@ _DECISIONS: tuple[State, ...] = ("reported", "fix-pending", "fixed", "by-design"
 
 TABLE: tuple[StateRow, ...] = (
     StateRow("new", "not reviewed yet", True, "fails", False, ("triaged", *_DECISIONS, "flaky")),
-    StateRow("triaged", "reviewed and accepted as a bug", True, "fails", True, ("new", *_DECISIONS, "flaky")),
+    StateRow(
+        "triaged",
+        "reviewed: the failure is real, and its cause is right",
+        True,
+        "fails",
+        True,
+        ("new", *_DECISIONS, "flaky"),
+    ),
     StateRow(
         "reported", "reported to PyTorch; its link names the issue", True, "fails", True, ("triaged", *_DECISIONS[1:])
     ),

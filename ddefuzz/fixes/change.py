@@ -52,7 +52,7 @@ OLD: Final = "torch.jit.is_scripting() or torch.jit.is_tracing()"
 SCRIPTED: Final = ("torch/nn/functional.py", "torch/nn/modules/", "torch/_lowrank.py", "torch/functional.py")
 """Files whose functions and methods `torch.jit.script` compiles and dynamo traces."""
 
-TRACED: Final = ("torch/nn/attention/",)
+TRACED: Final = ("torch/nn/attention/", "torch/_functorch/vmap.py")
 """Files whose functions dynamo traces, and nobody scripts."""
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from ddefuzz.answers.model import RIGHT, Answers, PatchEvidence
+from ddefuzz.classify.cause import FRAMEWORK_CAUSES
+from ddefuzz.classify.evidence import reads_a_tensor
 from ddefuzz.classify.signature import Cause, Site, Verdict
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.model import Finding, FindingSummary
@@ -186,10 +189,12 @@ def label_of(finding: Finding) -> Label:
 
 def why_none(finding: Finding) -> tuple[str, ...]:
     """Why a finding is in no group, in sentences."""
-    if finding.cause not in CAUSES:
+    if finding.cause not in CAUSES and finding.cause not in FRAMEWORK_CAUSES:
         return (f"Its cause is {finding.cause}: a change of PyTorch's code at the site does not mend it.",)
     if not is_open(finding.state, finding.fixed_in, finding.torch_versions):
         return (f"It is {finding.state}: changes are looked for of open findings.",)
+    if finding.cause not in CAUSES:
+        return (f"Its cause is {finding.cause}: no change was looked for.",)
     if finding.kind != "dde":
         return (f"It is of kind {finding.kind}, and not a guard that cannot be decided: no answer was tried.",)
     if finding.answers is None:
@@ -229,8 +234,15 @@ def _change(finding: Finding) -> str:
         return f"`{finding.anchor}` becomes `{' '.join(patch.code.split())}`"
     form = _form(finding)
     if form == "SymInt":
-        return python_number(finding.anchor)
-    return f"`{finding.anchor}` becomes {form}" if form else ""
+        raised = None if finding.evidence is None else finding.evidence.observation.raised
+        return python_number(finding.anchor, of_tensor=raised is not None and reads_a_tensor(raised))
+    return f"`{finding.anchor}` becomes {_spelled(form, finding.anchor)}" if form else ""
+
+
+def _spelled(form: str, anchor: str) -> str:
+    """A form, or the function that answers `x.is_contiguous()`, which asks by itself."""
+    called = re.fullmatch(r"([\w.]+)\.is_contiguous\(\)", anchor)
+    return f"`is_contiguous_or_false({called[1]})`" if called and form == "guard_or_false" else form
 
 
 def _facts(members: Sequence[Finding]) -> dict[str, Any]:

@@ -70,6 +70,14 @@ FILES: Final[dict[str, str]] = {
 """The file of a C++ function in PyTorch's repository, by its name or the beginning of it. Frames have no file."""
 
 
+BINDINGS: Final = "torch/csrc/autograd/python_torch_functions_manual.cpp"
+
+BY_HAND: Final = frozenset(
+    {"as_tensor", "asarray", "frombuffer", "range", "tensor"}
+    | {f"sparse_{layout}_tensor" for layout in ("bsc", "bsr", "compressed", "coo", "csc", "csr")}
+)
+"""Functions whose Python binding has its own signature, beside or without one of native_functions.yaml."""
+
 STRUCTURED: Final = re.compile(r"\bat::meta::structured_(\w+)::meta\b")
 """The name of a structured kernel's meta function: the op, or the op and its overload."""
 
@@ -103,11 +111,14 @@ def native_change(
             op = structured[1]
             registered = "torch/_meta_registrations.py, register_meta"
             return f"aten::{op} gets a meta function in Python ({registered}) with symbolic sizes"
+        if site.language == "op" and (op := (site.function or "").removeprefix("aten::")) in BY_HAND:
+            return f"the signature of torch.{op} ({BINDINGS}) and what it calls take SymInt for int"
         if site.language == "op":
             return f"the schema of {site} takes SymInt for int (native_functions.yaml), and its kernels c10::SymInt"
         if site.language == "Python":
             return f"in {site}, `{anchor.partition(': ')[2] or anchor}` takes SymInt for int"
-        return f"{site} reads sizes as c10::SymInt (sym_size, sym_sizes) in place of int64_t"
+        reads = f"{site} reads sizes as c10::SymInt (sym_size, sym_sizes) in place of int64_t"
+        return f"{reads}, and checks them by TORCH_SYM_CHECK"
     operator = re.search(r"operator(==|!=|<=|>=|<|>)", anchor)
     asked = f"a.{SYMBOLIC[operator[1]]}(b)" if operator else "the SymBool"
     spelled = f"`a {operator[1]} b` of a SymInt" if operator else "the truth of a SymBool"
@@ -120,9 +131,11 @@ def native_change(
     return f"in {site}, {spelled} becomes `{macro.format(asked)}`{redundant}"
 
 
-def python_number(anchor: str) -> str:
-    """What becomes of code in torch's Python that makes a plain number of a size, in a sentence."""
+def python_number(anchor: str, *, of_tensor: bool) -> str:
+    """What becomes of code in torch's Python that makes a plain number of a size, or of a tensor, in a sentence."""
     called, _, argument = anchor.partition("(")
+    if of_tensor and called in {"int", "float", "bool"}:
+        return f"`{anchor}` becomes `{argument.removesuffix(')')}.item()`, and what takes it a symbolic number"
     match called.rpartition(".")[2]:
         case "sqrt":
             return f"`{anchor}` becomes `torch.sym_sqrt({argument}`"

@@ -164,7 +164,7 @@ def show_view(
         frames = counted(stack.left_out, "internal frame")
         left_out = [f"  {frames} not shown: `--format json` has them all"] if stack.left_out else []
         yield Paragraph("\n".join([*stack.lines, *left_out]))
-    if finding.answers is not None:
+    if finding.answers is not None and finding.cause in FRAMEWORK_CAUSES:
         yield Heading("what would fix it")
         yield from evidence_blocks(finding.answers, finding.expression)
     if finding.original is not None and finding.original != finding.minimal:

@@ -154,6 +154,7 @@ def test_why_no_change_is_known_is_said() -> None:
     assert why(cause="user").startswith("Its cause is user")
     assert why(state="wont-fix").startswith("It is wont-fix")
     assert why(kind="recompiles").startswith("It is of kind recompiles")
+    assert why(cause="unclassified") == "Its cause is unclassified: no change was looked for."
     assert why() == "No answer of its guard was tried."
     assert why(answered("another guard decides")).startswith("Verdict of the forced answers: another guard decides")
 
@@ -231,6 +232,23 @@ def test_an_answer_that_sends_all_sizes_to_the_branch_of_rare_ones_is_an_unteste
     assert fix.label == label
 
 
+@pytest.mark.parametrize(
+    ("op", "text"),
+    [
+        ("aten::sparse_coo_tensor", "the signature of torch.sparse_coo_tensor (torch/csrc/autograd/python_torch"),
+        ("aten::unfold", "the schema of aten::unfold takes SymInt for int (native_functions.yaml)"),
+    ],
+)
+def test_an_op_with_a_binding_of_its_own_has_its_signature_there(op: str, text: str) -> None:
+    assert native_change(Site("op", None, op), "guard_int", "needs SymInt").startswith(text)
+
+
+def test_a_call_that_asks_by_itself_becomes_one_that_does_not() -> None:
+    """`guard_or_false(x.is_contiguous())` raises the same error in `is_contiguous`."""
+    (fix,) = grouped([found(1, ROLL, "x.mT.is_contiguous()", answered("guard_or_false here", differ=1))])
+    assert fix.change == "`x.mT.is_contiguous()` becomes `is_contiguous_or_false(x.mT)`"
+
+
 def test_no_change_is_named_where_none_is_known() -> None:
     assert not native_change(DIFF, "guard_bool", "another guard decides")
 
@@ -257,7 +275,13 @@ def test_an_op_that_python_calls_takes_symint() -> None:
     ],
 )
 def test_a_number_in_python_becomes_a_symbolic_one(anchor: str, after: str) -> None:
-    assert after in python_number(anchor)
+    assert after in python_number(anchor, of_tensor=False)
+
+
+def test_a_number_of_a_tensor_is_read_from_it() -> None:
+    """`torch.sym_float` of a tensor is `float` of it (torch/__init__.py)."""
+    after = python_number("float(self.num_batches_tracked)", of_tensor=True)
+    assert after.startswith("`float(self.num_batches_tracked)` becomes `self.num_batches_tracked.item()`")
 
 
 @pytest.mark.parametrize(
