@@ -31,10 +31,11 @@ from ddefuzz.answers.patch import Patch, Source, clauses, located, patches, sour
 from ddefuzz.answers.samples import SampleRequest, is_of_value
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.evidence import NUMBER_METHODS
-from ddefuzz.classify.plumbing import is_traced
+from ddefuzz.classify.plumbing import DECOMPOSING, is_traced
 from ddefuzz.classify.signature import Signature, Site, Verdict
 from ddefuzz.classify.site import site as site_of
 from ddefuzz.execute.protocol import (
+    DECOMPOSED,
     Call,
     Observation,
     PatchedRun,
@@ -243,6 +244,8 @@ def answer_guard(
     if of_value:
         # The own programs have few values; what a branch about a value is for shows with special ones beside it.
         programs += _named_samples(SampleRequest(functions, of_numbers=True), runners)
+        if result.site is not None and str(result.site.module).startswith(DECOMPOSING):
+            stage = DECOMPOSED  # before that, the code says what the result looks like, and the kernel computes it
         result = experiment(programs, stage, runners.observe)
     if not patching or result.site is None or result.site.language != "Python" or result.site.module is None:
         return GuardResult(result, None)
@@ -504,6 +507,8 @@ def _outcomes(
     row = _row(guard, given, answers, seen, clause, then)
     follows = seen.raised
     known = {(one.place, one.expression) for one in answers}
+    if follows is not None and (follows.place, follows.expression) not in known and _is_asked_again(guard, follows):
+        return _outcomes(guard, given, (*answers, _answer(follows, given)), then, clause)
     if (
         row.captures
         or follows is None
@@ -520,6 +525,15 @@ def _outcomes(
         if rows[-1].is_right:
             break
     return rows
+
+
+def _is_asked_again(guard: _OpenGuard, follows: RaisedError) -> bool:
+    """Whether the guard is asked again, of a number that was read again: it has another symbol then."""
+    first = guard.raised
+    if not (is_of_value(first.expression) and is_of_value(follows.expression)):
+        return False
+    places = [(site_of(one)[0], python_anchor(site_of(one)[1])) for one in (first, follows)]
+    return places[0] == places[1]
 
 
 def _answer(raised: RaisedError, given: Given, *, clause: str = "", held: bool = False) -> Answer:

@@ -159,8 +159,11 @@ PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
 )
 """File, function and reason: single functions of other files that are plumbing."""
 
+DECOMPOSING = ("torch/_decomp/", "torch/_prims", "torch/_refs/")
+"""Files with decompositions of ops. Before one runs, its code is often asked what the result looks like."""
+
 BELOW_OPS = (
-    *("torch/_decomp/", "torch/_refs/", "torch/_prims", "torch/_meta_registrations.py", "torch/_subclasses/"),
+    *(*DECOMPOSING, "torch/_meta_registrations.py", "torch/_subclasses/"),
     *("torch/_inductor/", "torch/distributed/"),
 )
 """Files whose code runs below an op. An export has the op, whose kernel decides by itself."""

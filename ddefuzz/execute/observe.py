@@ -130,16 +130,21 @@ def observe(run: Run) -> Observation:
 def _retraced(run: Run, begins: Stage) -> Observation:
     """Do a run that goes on where another stage ends. What that stage does wrong, too, is an observation of that stage.
 
-    Guards are those of the second part alone, as are the answers that `run` gives to them.
+    Guards are those of the second part alone, as are the answers that `run` gives to them, unless the first part does
+    not end without them.
     """
     first = msgspec.structs.replace(run, stage=begins, semantics=Semantics(run.semantics.mechanism), calls=())
     begun: list[Capture] = []
     # As in a script: nothing is reset between the two.
     with captured_output() as output, kept_apart(run.subject), clean_slate():
-        seen = _watched(stage_function(begins, called=False), prepare(run.subject), first, begun.append)
+        for semantics in (first.semantics, run.semantics) if run.semantics.answers else (first.semantics,):
+            first = msgspec.structs.replace(first, semantics=semantics)
+            seen = _watched(stage_function(begins, called=False), prepare(run.subject), first, begun.append)
+            if begun:
+                break
         if begun:
-            function, called = RETRACE_FUNCTIONS[run.stage], bool(run.calls)
-            seen = _watched(lambda prepared: function(prepared, begun[0], called), prepare(run.subject), run, None)
+            again, called = RETRACE_FUNCTIONS[run.stage], bool(run.calls)
+            seen = _watched(lambda prepared: again(prepared, begun[0], called), prepare(run.subject), run, None)
             seen = msgspec.structs.replace(seen, forms=())
     if not begun and (run.calls or run.answer_guards or run.semantics != first.semantics):
         return observe(msgspec.structs.replace(run, stage=begins))
@@ -197,11 +202,8 @@ def failed_by(run: Run, error: BaseException, recorder: Recorder) -> Observation
 
 def ended(observation: Observation, output: str) -> Observation:
     """The observation with the memory of this process, and what the run printed."""
-    return msgspec.structs.replace(
-        observation,
-        peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
-        output=_normalized(output)[-OUTPUT_TAIL:],
-    )
+    memory = round(psutil.Process().memory_info().rss / _MEGABYTE, 1)
+    return msgspec.structs.replace(observation, peak_rss_mb=memory, output=_normalized(output)[-OUTPUT_TAIL:])
 
 
 def kept_apart(subject: Subject) -> AbstractContextManager[None]:

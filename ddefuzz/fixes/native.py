@@ -30,6 +30,9 @@ FILES: Final[dict[str, str]] = {
     "c10::SymbolicShapeMeta::": "c10/core/SymbolicShapeMeta.cpp",
     "sdp::check_": f"{_NATIVE}/transformers/sdp_utils_cpp.h",
     "aten::": f"{_NATIVE}/native_functions.yaml",
+    "Tensor.__getitem__": "torch/csrc/autograd/python_variable_indexing.cpp",
+    "Tensor.__index__": "tools/autograd/templates/python_variable_methods.cpp",
+    "Tensor.__setitem__": "torch/csrc/autograd/python_variable_indexing.cpp",
     "at::is_expandable_to": "aten/src/ATen/ExpandUtils.h",
     "at::expand_outplace": "aten/src/ATen/ExpandUtils.h",
     "at::infer_size_impl": "aten/src/ATen/ExpandUtils.cpp",
@@ -113,6 +116,8 @@ def native_change(
             return f"aten::{op} gets a meta function in Python ({registered}) with symbolic sizes"
         if site.language == "op" and (op := (site.function or "").removeprefix("aten::")) in BY_HAND:
             return f"the signature of torch.{op} ({BINDINGS}) and what it calls take SymInt for int"
+        if site.language == "op" and (site.function or "").startswith("Tensor.__"):
+            return f"what calls {site} takes SymInt for int"
         if site.language == "op":
             return f"the schema of {site} takes SymInt for int (native_functions.yaml), and its kernels c10::SymInt"
         if site.language == "Python":

@@ -56,9 +56,6 @@ IN_TRACES: Final = (
 )
 """Files whose functions run when torch traces. Nobody calls `torch.jit.script` on them but `COMPILED`."""
 
-DECOMPOSING: Final = ("torch/_decomp/", "torch/_prims", "torch/_refs/")
-"""Files whose functions are in the graph only if it is decomposed. Else a graph has the op, and runs its kernel."""
-
 COMPILED: Final = "torch._decomp.decompositions_for_jvp"
 """The module of torch that compiles some of them as TorchScript, when it is imported."""
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ddefuzz.answers.patch import Patch
 from ddefuzz.answers.samples import is_of_value
 from ddefuzz.classify.anchor import python_anchor
+from ddefuzz.classify.plumbing import DECOMPOSING
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import site
 from ddefuzz.errors import InputError
@@ -26,7 +27,6 @@ from ddefuzz.fixes.tasks import SMALL, Calls, Sights, Task, Truths
 from ddefuzz.fixes.texts import pull_request, test_text
 from ddefuzz.fixes.verify import (
     ALSO,
-    DECOMPOSING,
     FURTHER,
     Judgement,
     Request,
@@ -278,6 +278,8 @@ def _chain(
                 is_answer = patch.form.startswith("guard_or_")
                 tested = answered_truths(patch, texts[patch.file], after) if is_answer else truths
                 against += form_doubts(patch.form, verdict, tested, truths.usual)
+                if job.request.of_numbers and verdict == "either answer here" and patch.file.startswith(DECOMPOSING):
+                    against.append("either value of the number gives the same: no stage decomposes the op by this code")
             result = result._replace(doubts=(*against, *result.doubts))
         yield list(patches), result, list(later)
         if not result.doubts:

@@ -11,9 +11,10 @@ import torch
 from torch.export import ExportedProgram
 
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import CHEAP_RETRACES, RETRACES, ProgramSubject, Run, Stage, differs
+from ddefuzz.execute.protocol import CHEAP_RETRACES, RETRACES, ProgramSubject, Run, Semantics, Stage, differs
 from ddefuzz.execute.retraces import RETRACE_FUNCTIONS
 from ddefuzz.findings.model import title_of
+from ddefuzz.instrument.events import Answer
 from ddefuzz.oracles.program import Trial, judge_run
 
 SLICED = """\
@@ -118,3 +119,20 @@ def program(x: Float32[Tensor, "2"], index: Int64[Tensor, ""]):
     return (x[:index], torch.zeros(index))
 """
     assert seen_in("decompose", text).outcome == "ok"
+
+
+def test_answers_are_given_to_the_first_part_too_if_it_does_not_end_without_them() -> None:
+    """`addmv` with `beta == 0` does not read its first argument: its decomposition then leaves it out."""
+    text = """\
+# ddefuzz program v1
+# inputs: x = normal(); m = normal(); beta = values([0.5])
+def program(x: Float32[Tensor, "2"], m: Float32[Tensor, "2 2"], beta: Float32[Tensor, ""]):
+    return torch.addmv(x, m, x, beta=beta.item())
+"""
+    raised = seen_in("aot-decomposed", text).raised
+    answers = (Answer(raised.place, value=True, expression=raised.expression),)
+    run = Run(ProgramSubject(text), "aot-decomposed", Semantics(answers=answers), calls=("example", "values-numbers"))
+    assert [(call.size, call.agreement) for call in observe(run).calls] == [
+        ("example", "differs"),
+        ("values-numbers", "same"),
+    ]
