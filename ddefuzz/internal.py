@@ -172,9 +172,14 @@ def error_line(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an exception that may be the user's. Lone surrogates are replaced, which JSON cannot have."""
+    """The message of an exception that may be the user's. Lone surrogates are replaced, which JSON cannot have.
+
+    A KeyError has the repr of its key: that of several lines, to which dynamo has added its own, is given as it is.
+    """
     try:
-        return str(error).encode(errors="backslashreplace").decode()
+        key = error.args[0] if is_of(error, KeyError) and len(error.args) == 1 else ""
+        text = key if type(key) is str and "\n" in key else str(error)
+        return text.encode(errors="backslashreplace").decode()
     except BaseException as failure:  # noqa: BLE001 an exception whose own __str__ fails is still one
         return f"<{type(failure).__name__} in __str__>"
 

@@ -11,7 +11,8 @@ import re
 # ---
 def seen(errors: list[BaseException], expected: dict[str, str]) -> dict[str, str]:
     """The first line of the message, and the op that the message names."""
-    message = str(errors[-1])
+    last = errors[-1]
+    message = "\n".join(map(str, last.args)) if isinstance(last, KeyError) else str(last)  # it prints a repr
     title = message.strip().partition("\n")[0]
     known = lasting(expected["message"])  # a later torch may say more after it
     is_same = lasting(title)[: len(known) or None] == known

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from ddefuzz.classify.recognition import NATIVE_INTERNAL
+from ddefuzz.internal import message_of
 from ddefuzz.repro import by_message, by_native, by_python
 
 DIFF = {"function": "at::native::diff_helper", "evaluated": "u0 < 2"}
@@ -222,6 +223,14 @@ def test_numbers_addresses_and_folders_of_a_message_do_not_matter() -> None:
     ):
         seen = by_message.seen([RuntimeError(message)], expected)
         assert (seen == {"message": expected["message"]}) == is_same
+
+
+def test_a_key_of_several_lines_is_one_message() -> None:
+    """Dynamo adds lines to the key of a KeyError, which prints a repr: on one line."""
+    error = KeyError("_checkpoint_context_fn\n\nWhile executing %wrap")
+    assert message_of(error) == error.args[0]
+    assert by_message.seen([error], {"message": "_checkpoint_context_fn"}) == {"message": "_checkpoint_context_fn"}
+    assert message_of(KeyError("x")) == "'x'"
 
 
 def test_a_message_without_words_stands_for_itself_only() -> None:
