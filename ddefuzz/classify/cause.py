@@ -7,7 +7,7 @@ generates `docs/causes.md` from the tables in this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -330,6 +330,14 @@ OP_DECIDES = frozenset({"int-in-schema", "outputs-by-argument", "bool-of-a-tenso
 """Rules for which the op that Python called is the site, because the op itself requires a plain number or bool."""
 
 
+PROTOCOL: Mapping[str, str] = {
+    "getitem": "Tensor.__getitem__",
+    "index_scalar": "Tensor.__index__",
+    "setitem": "Tensor.__setitem__",
+}
+"""Methods of Python protocols, which are no ops (tools/autograd/templates/python_variable_methods.cpp)."""
+
+
 class Classification(msgspec.Struct, frozen=True):
     """A classified failure. `frame` is the frame that shows the site, `rule` the row of `cause.RULES` that applied."""
 
@@ -346,7 +354,8 @@ def ruled(failure: Failure, located: Location) -> Classification:
     rule = cause(failure, located.site, located.anchor)
     place, anchor = located.site, located.anchor
     if rule.name in OP_DECIDES and raised is not None:
-        place, anchor = Site("op", None, f"aten::{_op(raised, located.frame)}"), raised.method
+        op = _op(raised, located.frame)
+        place, anchor = Site("op", None, PROTOCOL.get(op, f"aten::{op}")), raised.method
     return Classification(failure, Signature(failure.kind, place, anchor), rule.cause, rule.name, located.frame)
 
 
