@@ -162,6 +162,9 @@ _RARE: Final = {
     "lists": 0.3,
     "jagged": 0.2,
     "sparse": 0.1,
+    "distributions": 0.3,
+    "initialized": 0.2,
+    "jacobians": 0.1,
     "distributed": 0.1,
 }
 
@@ -200,10 +203,11 @@ PROFILES: Final[dict[str, Profile]] = {
         _focused("contiguity", "contiguity", "reshape"),
         _focused("reductions", "reductions", "decompositions", "transforms"),
         _focused("nn", "normalization", "attention", "convolution", "pooling", "resampling", "losses"),
-        _focused("functions", "control", "scans", "functional", "contexts", "flexible"),
+        _focused("functions", "control", "scans", "functional", "contexts", "flexible", "jacobians"),
         _focused("modules", "layers", "stateful", "sequential"),
         _focused("python", "numbers", "lists", "subscripts", "scalars"),
         _focused("jagged", "jagged", "sparse"),
+        _focused("libraries", "distributions", "initialized", "others"),
         _focused("distributed", "distributed"),
         Profile("options", _DEFAULT, unbacked_input=12, options=1),
         Profile(SHORT, _RARE, min_steps=2, max_steps=4),

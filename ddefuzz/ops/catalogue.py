@@ -8,6 +8,7 @@ from typing import Final
 from ddefuzz.ops.broadcast import BROADCAST
 from ddefuzz.ops.contiguity import CONTIGUITY
 from ddefuzz.ops.conversions import TEMPLATES
+from ddefuzz.ops.distributions import DISTRIBUTIONS, INITIALIZED, JACOBIANS
 from ddefuzz.ops.dtensors import DISTRIBUTED
 from ddefuzz.ops.factories import FACTORIES
 from ddefuzz.ops.gradients import GRADIENTS, MAPPED
@@ -73,6 +74,9 @@ GROUPS: Final[dict[str, tuple[OpSpec, ...]]] = {
     "jagged": JAGGED,
     "sparse": SPARSE,
     "others": OTHERS,
+    "distributions": DISTRIBUTIONS,
+    "initialized": INITIALIZED,
+    "jacobians": JACOBIANS,
     "distributed": DISTRIBUTED,
     "references": REFERENCES,
 }

@@ -44,6 +44,8 @@ JAGGED: tuple[OpSpec, ...] = (
     _on("{j}.to(torch.float64).values()"),
     _on("torch.zeros_like({j}).values()"),
     op("torch.nested.as_nested_tensor(x, layout=torch.jagged).values()", u=Size(1, 6), x=Tensor(shape=("u", 3, 4))),
+    op("torch.nested.as_nested_tensor(x.expand(n, -1, -1), layout=torch.jagged).mean(-1, keepdim=True).values()",
+       n=Size(1, 6), x=Tensor(shape=(1, 3, 4)), stops=True),
     op("torch.nested.as_nested_tensor([x, y], layout=torch.jagged).values()",
        u=Size(1, 6), x=Tensor(shape=("u", 4)), y=Tensor(shape=(3, 4)), stops=True),
     op("torch.nested.nested_tensor([x, y], layout=torch.jagged).values()",

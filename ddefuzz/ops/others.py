@@ -10,13 +10,30 @@ N = Size(1, 8)
 SQUARE = Tensor(shape=("n", 3, 3))
 LINE = Tensor(shape=("n", 2, 8))
 STATE = Tensor(shape=("n", 3))
+MASK = Tensor(kind="bool", shape=("n", 3))
+NUMBER = Tensor(shape=())
+COUNT = Data("sizes", ())
 
 OTHERS: tuple[OpSpec, ...] = (
     op("x.clone().fill_diagonal_(0.5)", x=Tensor(2, 3)),
     op("x.clone().fill_diagonal_(0.5, wrap=True)", x=X2),
     op("x.type_as(y)", x=Tensor(1, kind="any"), y=Tensor(1)),
     op("x.new_tensor([n, 1])", x=X, n=N, stops=True),
+    op("x.new_tensor([s, s])", x=X, s=NUMBER),
     op("torch.as_tensor([n, 2])", n=N, stops=True),
+    op("torch.as_tensor([s, s])", s=NUMBER),
+    op("torch.stack([s, s]).max()", s=NUMBER),
+    op("x.reshape(torch.Size((n, 2)))", n=N, x=Tensor(shape=("n", 2)), stops=True),
+    op("torch.reshape(x, torch.Size((-1, n)))", n=N, x=Tensor(shape=("n", 2)), stops=True),
+    op("torch.zeros(torch.Size((n, 2)))", n=N, stops=True),
+    op("torch.masked.median(x, 0, mask=m)", n=N, x=Tensor(kind="int", shape=("n", 3)), m=MASK),
+    op("torch.masked.amax(x, 1, mask=m)", n=N, x=Tensor(kind="int", shape=("n", 3)), m=MASK),
+    op("torch.masked.argmin(x, 0, mask=m)", n=N, x=Tensor(kind="int", shape=("n", 3)), m=MASK),
+    op("torch.masked.std(x, 0, mask=m)", n=N, x=Tensor(kind="int", shape=("n", 3)), m=MASK),
+    op("torch.masked.logsumexp(x, 1, mask=m)", n=N, x=STATE, m=MASK),
+    op("torch.masked.softmax(x, 0, mask=m)", n=N, x=STATE, m=MASK),
+    op("torch.squeeze(torch.masked_select(x, x > 0)[:1]).item()", x=X),
+    op("torch.nn.functional.pad(x, (0, k, 0, k)).unsqueeze_(0)", x=Tensor(2, 2), k=COUNT),
     op("torch.asarray(x)", x=X),
     op("torch.nn.functional.one_hot(i, n + 5)", n=N, i=Indices(5), stops=True),
     op("torch.randperm(n).sort()[0]", n=N),

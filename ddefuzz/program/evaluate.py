@@ -185,6 +185,8 @@ def resolve(name: str) -> Any:
     if name.startswith(MAPPED_PREFIX):
         return torch.vmap(resolve(name.removeprefix(MAPPED_PREFIX).removesuffix(")")))
     first, _, path = name.partition(".")
+    if first == "Distribution":
+        return lambda receiver, *args, **kwargs: getattr(receiver, path)(*args, **kwargs)  # its class has its own
     path = f"{_METHODS[first]}.{path}" if first in _METHODS else name
     for module in imported_for([path]):
         importlib.import_module(module)

@@ -41,6 +41,7 @@ from ddefuzz.program.modules import MODULE_METHODS, MODULE_PREFIX, is_made_befor
 METHOD_PREFIX: Final = "Tensor."
 OTHER_METHODS: Final[dict[str, str]] = {
     **dict.fromkeys(MODULE_METHODS, MODULE_PREFIX),
+    **dict.fromkeys(("cdf", "entropy", "icdf", "log_prob", "rsample", "sample"), "Distribution."),
     **dict.fromkeys(("full_tensor", "redistribute", "to_local"), "DTensor."),
     "pop": "list.",
 }
@@ -56,6 +57,7 @@ _IMPORTED: Final = (
     "math",
     "torch.distributed.tensor",
     "torch.distributed.tensor.parallel",
+    "torch.nn.attention.bias",
     "torch.nn.attention.flex_attention",
 )
 """Those that `import torch` does not import."""
