@@ -31,9 +31,10 @@ def sites(stage: Stage) -> tuple[tuple[Place, str], ...]:
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["export", "export-strict", "compile"])
 def test_a_planted_fault_is_blamed_on_its_site(stage: Stage) -> None:
+    """Compile evaluates nearly all guards of the others: of these, a part is taken."""
     assert len(sites(stage)) >= SITES
-    blamed = []
-    for place, case in sites(stage):
+    blamed, chosen = [], sites(stage) if stage == "compile" else sites(stage)[::3]
+    for place, case in chosen:
         seen = observe(Run(CallableSubject(CALLS, case=case), stage, Semantics("explicit", (place,))))
         blamed.append((case, seen.outcome, seen.raised and seen.raised.place, seen.raised and seen.raised.withheld))
-    assert blamed == [(case, "fail", place, True) for place, case in sites(stage)]
+    assert blamed == [(case, "fail", place, True) for place, case in chosen]

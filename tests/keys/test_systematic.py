@@ -53,7 +53,7 @@ def test_a_right_key_is_clean(name: str) -> None:
 def test_a_right_key_is_clean_for_every_kind_of_tensor(made: Callable[..., Hashable]) -> None:
     for name in PROPERTIES:
         if name != "same-in-other-process":
-            assert not check(name, function(made), 8, KINDS).violations, name
+            assert not check(name, function(made), 4, KINDS).violations, name
 
 
 @pytest.mark.parametrize("name", WRONG)

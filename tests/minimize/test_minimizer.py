@@ -57,7 +57,6 @@ def test_a_single_call_is_found_in_any_order_of_passes(problem: tuple[Program, s
     by_order = minimize(start, calls(function), inspect=inspect, max_attempts=2_000)
     by_chance = minimize(start, calls(function), inspect=inspect, passes=tuple(shuffled), max_attempts=2_000)
     assert operations(by_chance.program) == operations(by_order.program)
-    assert minimize(start, calls(function), inspect=inspect, max_attempts=2_000) == by_order
 
 
 @pytest.mark.slow
