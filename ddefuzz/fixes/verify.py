@@ -23,6 +23,7 @@ from ddefuzz.answers.patch import Patch
 from ddefuzz.classify.site import site
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import DECOMPOSED, Call, Observation, ProgramSubject, Stage
+from ddefuzz.execute.worker import SHORT_LIVED_SYMBOLIZER, SYMBOLIZER
 from ddefuzz.files import SOURCE, is_file, is_there
 from ddefuzz.fixes.change import DELETED
 from ddefuzz.fixes.out_meta import FORM as OUT
@@ -297,6 +298,7 @@ def probed(tasks: Sequence[Task], texts: Mapping[str, str]) -> list[Sights | str
             paths.insert(0, str(folder / "copy"))
         environment = {name: value for name, value in os.environ.items() if name != "TORCH_LOGS"}
         environment |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment[SYMBOLIZER] = SHORT_LIVED_SYMBOLIZER
         words = [sys.executable, "-P", "-c", _PROBE, "tasks.json", "seen.jsonl"]
         ended = _ended(words, environment, folder, SECONDS * len(tasks))
         result = folder / "seen.jsonl"

@@ -392,11 +392,11 @@ def test_there_is_a_finding_for_each_way() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """By default, two ways that run no compiled code: another test reads what is written for each way without running
+    """By default, one way that runs no compiled code: another test reads what is written for each way without running
     it.
     """
     if "kind" in metafunc.fixturenames:
-        metafunc.parametrize("kind", WAYS if metafunc.config.getoption("--all-payloads") else ("by_message", "by_keys"))
+        metafunc.parametrize("kind", WAYS if metafunc.config.getoption("--all-payloads") else ("by_message",))
 
 
 @pytest.mark.slow
@@ -517,8 +517,8 @@ def _plain(value: Any) -> Any:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", METADATA.tables)
 def test_every_column_of_a_database(name: str, canary: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """By default, every second column."""
-    step = 1 if request.config.getoption("--all-payloads") else 2
+    """By default, every third column."""
+    step = 1 if request.config.getoption("--all-payloads") else 3
     table, wrong = Counter[str](), list[str]()
     folder, good = tmp_path / "findings", tmp_path / "good.db"
     for kind in ("dde", "key-confuses"):
@@ -603,7 +603,7 @@ def test_what_runs_stored_programs(canary: Path, tmp_path: Path, request: pytest
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     text = base("dde")["minimal"].replace("# inputs", "# expect: export/explicit dde at x\n# inputs", 1)
-    for number, changed in enumerate(tuple(_read(text, canary))[:: step * step]):
+    for number, changed in enumerate(tuple(_read(text, canary))[:: step**4]):
         (corpus / f"{number}.py").write_text(changed, newline="")
     (corpus / "trusted.toml").write_text('[[module]]\npath = "evil.py"\nexpected = "expected.json"\n')
     (corpus / "expected.json").write_text('{"a": {"export": {"outcome": "ok"}}}')
