@@ -362,8 +362,7 @@ def ruled(failure: Failure, located: Location) -> Classification:
 def _op(raised: RaisedError, frame: Frame | None) -> str:
     """The op whose binding guards. If the conversion of a tensor guards, the op that the frame calls."""
     op = bound_op(raised.native)
-    return (
-        callee(frame).rpartition(".")[2]
-        if frame is not None and f"torch::autograd::THPVariable_{op}" in CONVERSIONS
-        else op
-    )
+    if frame is None or f"torch::autograd::THPVariable_{op}" not in CONVERSIONS:
+        return op
+    where, _, called = callee(frame).rpartition(".")
+    return f"{where.rpartition('.')[2]}_{called}" if where in {"torch.fft", "torch.linalg", "torch.special"} else called

@@ -76,7 +76,7 @@ FILES: Final[dict[str, str]] = {
 BINDINGS: Final = "torch/csrc/autograd/python_torch_functions_manual.cpp"
 
 BY_HAND: Final = frozenset(
-    {"as_tensor", "asarray", "frombuffer", "range", "tensor"}
+    {"as_tensor", "asarray", "new_tensor", "frombuffer", "range", "tensor"}
     | {f"sparse_{layout}_tensor" for layout in ("bsc", "bsr", "compressed", "coo", "csc", "csr")}
 )
 """Functions whose Python binding has its own signature, beside or without one of native_functions.yaml."""

@@ -186,6 +186,21 @@ def _int_in_schema(x: Tensor, n: Tensor) -> Any:
     return x[0, 0] * torch.linspace(0.0, 1.0, n[0].item())  # type: ignore[arg-type]
 
 
+@case("unsafe-chunk-count", "the same of an op that is no composite", X, N)
+def _unsafe_chunk_count(x: Tensor, n: Tensor) -> Any:
+    return torch.unsafe_chunk(x, n[0].item())  # type: ignore[arg-type]
+
+
+@case("tensor-as-an-index", "Python's protocol asks the tensor for an int", N)
+def _tensor_as_an_index(n: Tensor) -> Any:
+    return torch.tril_indices(n[0], 1)  # type: ignore[call-overload]
+
+
+@case("slice-under-vmap", "a batching rule that is inlined into vmap's plumbing reads the size", X, KEEP)
+def _slice_under_vmap(x: Tensor, keep: Tensor) -> Any:
+    return torch.vmap(torch.func.grad(lambda row: row[:1].sum()))(x[keep])
+
+
 @case("chunk-count", "the same, but the int is the number of returned tensors", X, N)
 def _chunk_count(x: Tensor, n: Tensor) -> Any:
     return torch.chunk(x, n[0].item())  # type: ignore[arg-type]

@@ -24,6 +24,17 @@ class Fix(NamedTuple):
 
 
 UNPATCHED: Final = {
+    "float(fan_in + fan_out)": "math.sqrt of it needs a float, too",
+    (
+        "torch._C._nn.cross_entropy_loss(input, target, weight, _Reduction.get_enum(reduction), ignore_index, "
+        "label_smoothing)"
+    ): "C++ reads the smoothing as a float",
+    "scan_op(combine_fn, leaves_init, leaves_xs, additional_inputs=())": "a guard of the op that it calls",
+    "torch._C._nn.pad_sequence(sequences, batch_first, padding_value, padding_side)": "C++ reads the value as a float",
+    "torch.rms_norm(input, normalized_shape, weight, eps)": "C++ reads eps as a float",
+    "torch.cosine_embedding_loss(input1, input2, target, margin, reduction_enum)": "C++ reads the margin as a float",
+    "tensor.uniform_(-bound, bound, generator=generator)": "C++ reads the bounds as floats",
+    "torch.group_norm(input, num_groups, weight, bias, eps, torch.backends.cudnn.enabled)": "C++ reads eps as a float",
     "zip(padded_sequences, lengths, strict=True)": "iterates over the lengths, each of which becomes an int",
     (
         "torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, "
@@ -823,5 +834,43 @@ FIXES: Final = (
         "p < 0.0",
         "False",
         "torch/nn/functional.py:feature_alpha_dropout: if (False if __name__ else p < 0.0) or p > 1",
+    ),
+    Fix("torch/_refs/__init__.py", "repeat", "max(dim_size, 1)", "dim_size", PASSES),
+    Fix(
+        "torch/nested/_internal/nested_tensor.py",
+        "jagged_from_list",
+        "any((size[d] != sizes[0][d] for size in sizes))",
+        "False",
+        "torch/nested/_internal/nested_tensor.py:jagged_from_list: torch.tensor( [s[ragged_idx - 1]",
+    ),
+    Fix("torch/distributed/tensor/_api.py", "backward", "tensor_stride == dtensor_meta.stride", "True", PASSES),
+    Fix(
+        "torch/nn/functional.py",
+        "embedding",
+        "padding_idx > 0",
+        "False",
+        "torch/nn/functional.py:embedding: elif padding_idx < 0:",
+    ),
+    Fix(
+        "torch/nn/init.py",
+        "kaiming_uniform_",
+        "0 in tensor.shape",
+        "False",
+        "torch/nn/init.py:kaiming_uniform_: std = gain / math.sqrt(fan)",
+    ),
+    Fix("torch/_decomp/decompositions.py", "_index_add", "alpha != 1", "True", PASSES),
+    Fix(
+        "torch/nn/functional.py",
+        "dropout1d",
+        "p < 0.0",
+        "False",
+        "torch/nn/functional.py:dropout1d: if (False if __name__ else p < 0.0) or p > 1.0:",
+    ),
+    Fix(
+        "torch/nn/functional.py",
+        "batch_norm",
+        "eps < 0.0",
+        "False",
+        "torch/nn/functional.py:batch_norm: return torch.batch_norm( input, weight, bias, running_m",
     ),
 )
