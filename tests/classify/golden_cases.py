@@ -193,7 +193,7 @@ def _unsafe_chunk_count(x: Tensor, n: Tensor) -> Any:
 
 @case("tensor-as-an-index", "Python's protocol asks the tensor for an int", N)
 def _tensor_as_an_index(n: Tensor) -> Any:
-    return torch.tril_indices(n[0], 1)  # type: ignore[call-overload]
+    return torch.tril_indices(n[0], 1)  # type: ignore[arg-type]
 
 
 @case("slice-under-vmap", "a batching rule that is inlined into vmap's plumbing reads the size", X, KEEP)
