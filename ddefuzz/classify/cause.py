@@ -365,4 +365,4 @@ def _op(raised: RaisedError, frame: Frame | None) -> str:
     if frame is None or f"torch::autograd::THPVariable_{op}" not in CONVERSIONS:
         return op
     where, _, called = callee(frame).rpartition(".")
-    return f"{where.rpartition('.')[2]}_{called}" if where in {"torch.fft", "torch.linalg", "torch.special"} else called
+    return f"{where.rpartition('.')[2]}_{called}" if where in {"torch.fft", "torch.linalg"} else called
