@@ -41,9 +41,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all-payloads", action="store_true", help="hostile findings, damaged databases: all kinds and values"
     )
     parser.addoption("--all-moments", action="store_true", help="faults: each moment, not only the one in the middle")
+    parser.addoption("--long", action="store_true", help="also the tests that take more than about 10 CPU seconds")
     parser.addoption(
         "--write-faults", action="store_true", help="faults: write what is seen to tests/faults/results.json"
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes long has shorter tests beside it, and is left out, unless one test is named."""
+    if config.getoption("--long") or any("::" in argument for argument in config.args):
+        return
+    left = [item for item in items if item.get_closest_marker("long") is not None]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item.get_closest_marker("long") is None]
 
 
 # Torch and all tests are imported now, and nothing of that is garbage: collections would take 10 CPU seconds.

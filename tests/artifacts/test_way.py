@@ -121,6 +121,7 @@ def test_one_gets_from_a_line_to_its_kernel_and_back_in_a_browser(tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_kernels_are_timed_and_lead_to_the_file_of_the_user(tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     file.write_text(

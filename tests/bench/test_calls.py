@@ -28,6 +28,7 @@ def test_the_ratios_are_over_all_stages() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_calls_as_typed(tmp_path: Path) -> None:
     done = bench("calls", "--cases", "4", "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -44,6 +44,7 @@ def test_a_target_that_is_none_is_said(target: str, said: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_both_sides_are_measured() -> None:
     # In a process of its own: all child processes of the caller are waited for.
     done = subprocess.run(

@@ -108,6 +108,7 @@ def test_unlike_cases_come_in_turn() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_sample_is_drawn_by_the_seed_one_mutant_a_function_and_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +155,7 @@ to number them.
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_mutants_are_run_on_the_cases_of_a_campaign_and_kept(tmp_path: Path) -> None:
     wanted = ("guard added", "_broadcast_in_dim_meta")
     chosen = next(one for one in mutants_in("torch/_prims/__init__.py") if (one.rule, one.function) == wanted)

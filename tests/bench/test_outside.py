@@ -41,6 +41,7 @@ def sites(path: Path) -> list[SiteLine]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_script_under_the_hook(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(FALLS_BACK)
     done = run("-m", "ddefuzz.site_hook", "script.py", cwd=tmp_path, **{ENVIRONMENT: "sites.jsonl"})
@@ -65,6 +66,7 @@ def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_pytest_under_the_hook(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(A_TEST)
     file = tmp_path / "sites.jsonl"
@@ -75,6 +77,7 @@ def test_pytest_under_the_hook(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_command_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
     for words, file, said in (
         ((), "sites.jsonl", "expected DDEFUZZ_SITES=SITES.jsonl python -m "),

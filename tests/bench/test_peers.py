@@ -49,6 +49,7 @@ def test_the_opinfo_sweep_is_there() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_command_is_stopped_at_its_budget(tmp_path: Path) -> None:
     (tmp_path / "fuzzer.py").write_text(FOREVER)
     command = Command("fuzzer", (sys.executable, str(tmp_path / "fuzzer.py"), "--seed", "{seed}"))
@@ -60,6 +61,7 @@ def test_a_command_is_stopped_at_its_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_a_signal_ended_is_said(tmp_path: Path) -> None:
     (tmp_path / "fuzzer.py").write_text(FOREVER.replace("while True:\n    pass", "import os\nos.kill(os.getpid(), 11)"))
     command = Command("fuzzer", (sys.executable, str(tmp_path / "fuzzer.py"), "--seed", "{seed}"))

@@ -34,6 +34,7 @@ def has_begun(path: Path) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_cluster_runs_the_cases_of_one_machine_and_ctrl_c_saves_them(tmp_path: Path) -> None:
     local = json.loads(typed(*WORDS, *OUTPUT, "--db", url(tmp_path / "local.db"), folder=tmp_path).stdout)
     Database.open(url(tmp_path / "ray.db")).close()

@@ -46,6 +46,7 @@ def findings(database: Path) -> tuple[Finding, ...]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_guided_campaign_killed_twice_is_resumed_as_if_nothing_had_happened(tmp_path: Path) -> None:
     cases = 3 * SMALL_ROUND  # those of the third round are chosen by the results of the first
     plan = (

@@ -365,6 +365,7 @@ def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_field_in_what_is_emitted(canary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each field that a text depends on gets several payloads, other ones in turn. Black takes most of the time."""
@@ -581,6 +582,7 @@ os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_what_runs_stored_programs(canary: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Findings with payloads in all of their fields, and key functions of a user, in each command that runs them."""

@@ -39,6 +39,7 @@ def this(wheel: Wheel, folder: Path, index: Index) -> Interpreter:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_day_with_the_installed_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

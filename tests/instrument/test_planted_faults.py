@@ -29,7 +29,7 @@ def sites(stage: Stage) -> tuple[tuple[Place, str], ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["export", "export-strict", "compile"])
+@pytest.mark.parametrize("stage", [pytest.param("export", marks=pytest.mark.long), "export-strict", "compile"])
 def test_a_planted_fault_is_blamed_on_its_site(stage: Stage) -> None:
     """Compile evaluates nearly all guards of the others: of these, a part is taken."""
     assert len(sites(stage)) >= SITES

@@ -49,6 +49,7 @@ def test_a_right_key_is_clean(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("made", [zoo.made(), key], ids=["zoo", "ddefuzz"])
 def test_a_right_key_is_clean_for_every_kind_of_tensor(made: Callable[..., Hashable]) -> None:
     for name in PROPERTIES:

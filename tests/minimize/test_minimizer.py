@@ -49,6 +49,7 @@ def test_the_result_is_accepted_valid_never_larger_and_a_fixed_point(problem: tu
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @FEW
 @given(problems(), st.randoms(use_true_random=False))
 def test_a_single_call_is_found_in_any_order_of_passes(problem: tuple[Program, str], random: Random) -> None:

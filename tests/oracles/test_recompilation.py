@@ -74,6 +74,7 @@ def test_a_dtensor_is_an_argument_like_others(stage: Stage) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("stage", "sizes"), [("recompile", "5, 7, 9"), ("recompile-dynamic", "5, 7")])
 def test_a_size_that_becomes_a_number_is_named(stage: Stage, sizes: str, tmp_path: Path) -> None:
     finding = found(INNER, stage)

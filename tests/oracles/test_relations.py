@@ -82,7 +82,9 @@ def test_without_a_fault_nothing_differs(stage: Stage, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", FAULTS)
+@pytest.mark.parametrize(
+    "stage", [pytest.param(stage, marks=pytest.mark.long if at % 3 else ()) for at, stage in enumerate(FAULTS)]
+)
 def test_a_planted_fault_is_found_named_minimized_and_shown(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
