@@ -49,8 +49,8 @@ def is_of(entry: str, function: str) -> bool:
     return entry == short or entry.startswith(f"{short}.")
 
 
-_FLOAT = re.compile(r"\bz?uf\d")
-"""A float that data decides, in an expression: `zuf0`, or `uf0` of torch before 2.9."""
+_FLOAT = re.compile(r"\bzuf\d")
+"""A float that data decides, in an expression (torch/utils/_sympy/symbol.py, `prefix_str`)."""
 
 
 def is_of_value(expression: str) -> bool:
