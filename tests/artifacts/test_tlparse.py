@@ -43,6 +43,7 @@ _DOCUMENTED = re.compile(r"^\| `([\w.]+)` \| (.+) \|$", re.MULTILINE)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_everything_that_tlparse_lists_of_a_broken_model_is_there(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(MODEL)
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "TORCH_TRACE": str(tmp_path / "trace")}

@@ -199,6 +199,7 @@ def test_what_drivers_lack_is_said(tmp_path: Path, words: tuple[str, ...], probl
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_driver_harms_no_other_and_goes_on(tmp_path: Path, database: Database) -> None:
     path = tmp_path / "shared.db"
     words = ("--seed", "3", "--budget", "16x", "--round", "4", "--share", "-j", "1", "--fail-on", "never")

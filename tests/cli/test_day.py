@@ -43,6 +43,7 @@ def reported(folder: Path) -> dict[str, bool]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_day(tmp_path: Path) -> None:  # noqa: PLR0915 one day, one story
     repository = tmp_path / "repository"

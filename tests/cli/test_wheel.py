@@ -137,6 +137,7 @@ def versions_job(machine: Machine, job: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:  # noqa: PLR0915 one week, one story
     wheel = install(tmp_path)

@@ -107,7 +107,12 @@ def exchange_lowerings(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "line", "blamed"),
     [
-        (exchange_lowerings, TANH, "torch/_inductor/lowering.py:make_pointwise [lowerings aten.tanh.default]"),
+        pytest.param(
+            exchange_lowerings,
+            TANH,
+            "torch/_inductor/lowering.py:make_pointwise [lowerings aten.tanh.default]",
+            marks=pytest.mark.long,
+        ),
         (confuse_sizes, RESHAPE, "torch/_inductor/ir.py:View.create [answered True]"),
     ],
 )

@@ -238,6 +238,7 @@ def test_a_later_guard_gets_the_answer_of_large_sizes(code: str, expression: str
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_a_process_sees_of_samples_and_of_torchscript() -> None:
     """One process does all three tasks: importing what has the samples takes most of the time of each."""
     compiled = ("torch.nn.modules.rnn:RNNBase", "torch._decomp.decompositions_for_jvp", "torch.nn.functional:nothing")

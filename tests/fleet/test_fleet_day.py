@@ -127,6 +127,7 @@ def test_a_day_without_a_wheel_has_a_report(service: Service) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_day_that_is_killed_at_each_step_goes_on_and_does_nothing_twice(tmp_path: Path) -> None:
     """One day is killed before and after each step, and must end as one that is not killed."""
 

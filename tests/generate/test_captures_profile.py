@@ -20,7 +20,7 @@ def test_it_draws_no_op_that_usually_stops_capture() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["aot", "export"])
+@pytest.mark.parametrize("stage", [pytest.param("aot", marks=pytest.mark.long), "export"])
 def test_most_of_its_programs_are_captured(stage: Stage) -> None:
     """With the default profile about half are. Of 220 draws aot captured 188 (85%): backward graphs of linear algebra
     guard on sizes. The bound leaves room for the chance in 20 draws.
