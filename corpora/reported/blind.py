@@ -1,5 +1,5 @@
 """Failures that were reported publicly about unbacked sizes and data-dependent values, chosen by someone who had not read
-the generators, the findings or the other lists. They show on torch 2.13.0 (CPU); the format is that of example.py."""
+the generators, the findings or the other lists. They show on torch 2.13.0 (CPU); the format is that of newer.py."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

@@ -189,7 +189,7 @@ def label_of(finding: Finding) -> Label:
 
 def why_none(finding: Finding) -> tuple[str, ...]:
     """Why a finding is in no group, in sentences."""
-    if finding.cause not in CAUSES and finding.cause not in FRAMEWORK_CAUSES:
+    if finding.cause not in FRAMEWORK_CAUSES:
         return (f"Its cause is {finding.cause}: a change of PyTorch's code at the site does not mend it.",)
     if not is_open(finding.state, finding.fixed_in, finding.torch_versions):
         return (f"It is {finding.state}: changes are looked for of open findings.",)

@@ -23,6 +23,7 @@ _MACROS: Final[dict[Verdict, str]] = {
 """The macros of c10/core/SymBool.h that ask a SymBool."""
 
 
+METHODS: Final = "tools/autograd/templates/python_variable_methods.cpp"
 _NATIVE: Final = "aten/src/ATen/native"
 
 FILES: Final[dict[str, str]] = {
@@ -31,7 +32,7 @@ FILES: Final[dict[str, str]] = {
     "sdp::check_": f"{_NATIVE}/transformers/sdp_utils_cpp.h",
     "aten::": f"{_NATIVE}/native_functions.yaml",
     "Tensor.__getitem__": "torch/csrc/autograd/python_variable_indexing.cpp",
-    "Tensor.__index__": "tools/autograd/templates/python_variable_methods.cpp",
+    "Tensor.__index__": METHODS,
     "Tensor.__setitem__": "torch/csrc/autograd/python_variable_indexing.cpp",
     "at::is_expandable_to": "aten/src/ATen/ExpandUtils.h",
     "at::expand_outplace": "aten/src/ATen/ExpandUtils.h",
@@ -73,13 +74,17 @@ FILES: Final[dict[str, str]] = {
 """The file of a C++ function in PyTorch's repository, by its name or the beginning of it. Frames have no file."""
 
 
-BINDINGS: Final = "torch/csrc/autograd/python_torch_functions_manual.cpp"
-
-BY_HAND: Final = frozenset(
-    {"as_tensor", "asarray", "new_tensor", "frombuffer", "range", "tensor"}
-    | {f"sparse_{layout}_tensor" for layout in ("bsc", "bsr", "compressed", "coo", "csc", "csr")}
-)
-"""Functions whose Python binding has its own signature, beside or without one of native_functions.yaml."""
+BY_HAND: Final[dict[str, str]] = {
+    "new_tensor": f"Tensor.new_tensor ({METHODS})",
+    **{
+        op: f"torch.{op} (torch/csrc/autograd/python_torch_functions_manual.cpp)"
+        for op in (
+            *("as_tensor", "asarray", "frombuffer", "range", "tensor"),
+            *(f"sparse_{layout}_tensor" for layout in ("bsc", "bsr", "compressed", "coo", "csc", "csr")),
+        )
+    },
+}
+"""Functions whose Python binding has a signature of its own, beside that of native_functions.yaml, and its file."""
 
 STRUCTURED: Final = re.compile(r"\bat::meta::structured_(\w+)::meta\b")
 """The name of a structured kernel's meta function: the op, or the op and its overload."""
@@ -115,7 +120,7 @@ def native_change(
             registered = "torch/_meta_registrations.py, register_meta"
             return f"aten::{op} gets a meta function in Python ({registered}) with symbolic sizes"
         if site.language == "op" and (op := (site.function or "").removeprefix("aten::")) in BY_HAND:
-            return f"the signature of torch.{op} ({BINDINGS}) and what it calls take SymInt for int"
+            return f"the signature of {BY_HAND[op]} and what it calls take SymInt for int"
         if site.language == "op" and (site.function or "").startswith("Tensor.__"):
             return f"what calls {site} takes SymInt for int"
         if site.language == "op":
@@ -123,7 +128,7 @@ def native_change(
         if site.language == "Python":
             return f"in {site}, `{anchor.partition(': ')[2] or anchor}` takes SymInt for int"
         reads = f"{site} reads sizes as c10::SymInt (sym_size, sym_sizes) in place of int64_t"
-        return f"{reads}, and checks them by TORCH_SYM_CHECK"
+        return f"{reads}; a TORCH_CHECK of them becomes TORCH_SYM_CHECK"
     operator = re.search(r"operator(==|!=|<=|>=|<|>)", anchor)
     asked = f"a.{SYMBOLIC[operator[1]]}(b)" if operator else "the SymBool"
     spelled = f"`a {operator[1]} b` of a SymInt" if operator else "the truth of a SymBool"
