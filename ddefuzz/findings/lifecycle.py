@@ -52,7 +52,7 @@ TABLE: tuple[StateRow, ...] = (
     StateRow("new", "not reviewed yet", True, "fails", False, ("triaged", *_DECISIONS, "flaky")),
     StateRow(
         "triaged",
-        "reviewed: the failure is real, and its cause is right",
+        "reviewed, and the failure is real",
         True,
         "fails",
         True,
