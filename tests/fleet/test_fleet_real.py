@@ -22,9 +22,9 @@ from tests.versions.test_wheels import TORCH, add_wheel
 
 FILE = """\
 wheels = "wheels"
-budget = "26cpu"
+budget = "90cpu"
 jobs = 1
-shares = {sweep = 0, fuzz = 3, diff = 0, replay = 10, bisect = 0}
+shares = {sweep = 0, fuzz = 1, diff = 0, replay = 8, bisect = 0}
 hook = ["%s", "-c", "import pathlib, sys; pathlib.Path('hook').write_text(' '.join(sys.argv[1:]))"]
 """
 
