@@ -21,6 +21,7 @@ import ddefuzz
 from ddefuzz import internal
 from ddefuzz.checking.report import CaptureResult, failed
 from ddefuzz.errors import InputError
+from tests.parameters import one_in
 
 # isort: split
 import torch
@@ -68,7 +69,7 @@ def test_the_examples_are_run_as_a_script_without_a_main_guard(tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["<ipython-input-3-abc>", "/tmp/ipykernel_7/123.py"])
+@pytest.mark.parametrize("name", one_in(2, ("<ipython-input-3-abc>", "/tmp/ipykernel_7/123.py")))
 def test_the_code_of_a_notebook_is_found_and_changed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(linecache.cache, name, (len(CELL), None, CELL.splitlines(keepends=True), name))
     namespace: dict[str, Any] = {"__name__": "__main__"}
@@ -245,6 +246,7 @@ def test_not_captured(ddefuzz_check):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_fixture_fails_a_test_with_the_report_also_under_xdist(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(TESTS)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -120,6 +120,7 @@ def test_each_case_is_an_item_that_says_what_became_of_it(pytester: pytest.Pytes
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_fixed_case_fails_no_session(pytester: pytest.Pytester, corpus: Path) -> None:
     result = pytester.runpytest_subprocess(str(corpus / "gone.py"))
     assert result.ret == pytest.ExitCode.OK

@@ -89,6 +89,9 @@ BY_HAND: Final[dict[str, str]] = {
 STRUCTURED: Final = re.compile(r"\bat::meta::structured_(\w+)::meta\b")
 """The name of a structured kernel's meta function: the op, or the op and its overload."""
 
+OVERLOADS: Final = {"scatter_reduce": "scatter.reduce"}
+"""Structured kernels whose name is an op and its overload, and the name of another op, too (native_functions.yaml)."""
+
 
 def file_of(site: Site) -> str:
     """The file of a site; empty if it is not known."""
@@ -116,9 +119,9 @@ def native_change(
     if anchor.startswith("guard_int") or verdict == "needs SymInt":
         if structured := STRUCTURED.fullmatch(site.function or ""):
             # A structured kernel's meta function gives its sizes as IntArrayRef (ATen/TensorMeta.h).
-            op = structured[1]
+            op = OVERLOADS.get(structured[1], structured[1])
             registered = "torch/_meta_registrations.py, register_meta"
-            return f"aten::{op} gets a meta function in Python ({registered}) with symbolic sizes"
+            return f"aten::{op}, also with out=, gets a meta function in Python ({registered}) with symbolic sizes"
         if site.language == "op" and (op := (site.function or "").removeprefix("aten::")) in BY_HAND:
             return f"the signature of {BY_HAND[op]} and what it calls take SymInt for int"
         if site.language == "op" and (site.function or "").startswith("Tensor.__"):

@@ -90,6 +90,7 @@ def test_a_command_without_the_hook_is_one_clear_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_peers_as_typed(tmp_path: Path) -> None:
     words = ("--budget", "4cpu", "--seeds", "1", "-j", "1", "--output", "json=peers.json")
     done = bench("peers", *words, folder=tmp_path)

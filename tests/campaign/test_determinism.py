@@ -67,6 +67,7 @@ def test_one_job_or_two_give_the_same_cases_and_findings(campaign: Callable[...,
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_shards_are_the_whole(campaign: Callable[..., Summary]) -> None:
     few = ("--no-screen", "--max-examples", "16")
     whole = campaign("-j", "2", "--uniform", *few)

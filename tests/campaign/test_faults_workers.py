@@ -100,7 +100,7 @@ class Signalled:
     [
         (signal.SIGSEGV, "crash", "SIGSEGV (Segmentation fault)"),
         (signal.SIGKILL, "crash", "SIGKILL (Killed)"),
-        (signal.SIGSTOP, "timeout", "stopped after 20 s by the clock"),
+        pytest.param(signal.SIGSTOP, "timeout", "stopped after 20 s by the clock", marks=pytest.mark.long),
     ],
 )
 def test_a_worker_that_is_lost_is_a_finding_with_the_program_that_it_captured(

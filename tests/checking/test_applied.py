@@ -170,6 +170,7 @@ def test_inputs_at_the_numbers_of_the_code_are_tried(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_is_captured_in_any_stage_can_be_called(tmp_path: Path) -> None:
     path = tmp_path / "kept.py"
     path.write_text(

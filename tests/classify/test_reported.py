@@ -107,6 +107,7 @@ print(json.dumps(outcomes))
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_is_expected_is_what_plain_calls_do(request: pytest.FixtureRequest) -> None:
     """A fourth of the cases by default, all with `--all-scripts`."""
     step = 1 if request.config.getoption("--all-scripts") else 4

@@ -401,6 +401,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_field_through_every_command_and_every_script_run(kind: str, canary: Path, tmp_path: Path) -> None:
     table, wrong, next_ = Counter[str](), list[str](), list[str]()

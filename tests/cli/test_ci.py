@@ -253,6 +253,7 @@ def git(folder: Path, *words: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_only_what_the_base_does_not_have_is_red(tmp_path: Path) -> None:
     repository, folder = tmp_path / "repository", tmp_path / "repository" / "part"
     folder.mkdir(parents=True)
@@ -332,6 +333,7 @@ def test_what_cannot_be_accepted_is_said_in_one_line(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_hook_gets_what_failed_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "corpora").mkdir()

@@ -223,6 +223,7 @@ def server() -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_server_that_answers(server: str, ddefuzz: Said, tmp_path: Path) -> None:
     """Pages, reports in every format and what is typed next."""
     address = new_database(server).replace("@/", f":{WORD}@/")

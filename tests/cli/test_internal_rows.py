@@ -31,6 +31,7 @@ from ddefuzz.repro.run import ScriptResult
 from ddefuzz.show.table import NAMES as FORMATS
 from tests.findings.arbitrary_findings import ROLL, failure_of
 from tests.in_process import InProcess
+from tests.parameters import one_in
 
 CASES = (
     "import torch\n\ndef call(x):\n    return x + 1\n\n"
@@ -285,7 +286,9 @@ def call_only(number: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plant", [in_a_run_of_the_campaign, in_the_drawing, in_the_recording, in_the_minimizer])
+@pytest.mark.parametrize(
+    "plant", one_in(4, (in_a_run_of_the_campaign, in_the_drawing, in_the_recording, in_the_minimizer))
+)
 def test_run(plant: Callable[[pytest.MonkeyPatch], None], runs: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plant(runs)
     url = f"sqlite:///{tmp_path}/ddefuzz.db"

@@ -76,6 +76,7 @@ def test_the_guard_that_costs_a_pass_over_memory_is_found() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_all_versions_are_timed_side_by_side() -> None:
     timings = {one.version: one for one in time_versions(TimeTask(SOFTMAX, 1, ("static", "unbacked"), 2))}
     assert set(timings) == {"static", "unbacked", "eager"}

@@ -34,6 +34,7 @@ class Rounds(msgspec.Struct, frozen=True):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_runs_make_is_freed() -> None:
     with Pool(1, samples=False) as pool:
         left = pool.submit(left_after, Rounds(ROUNDS), 600.0).result()

@@ -20,6 +20,7 @@ from tests.faults.matrix import FAULTS, RESTARTED, Cell, cells, drawn, one_comma
 from tests.faults.page import PAGE, page, results, save
 from tests.faults.trial import outcome_of, undisturbed
 from tests.findings.servers import new_database, running_server
+from tests.parameters import one_in
 
 Whole: TypeAlias = Callable[[str], tuple[dict[str, str], dict[str, int]]]
 
@@ -55,7 +56,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = cells() if metafunc.config.getoption("--all-moments") else drawn(cells())
         if "faults" not in metafunc.config.getoption("markexpr"):
             chosen = one_command_each(chosen)
-        metafunc.parametrize("cell", chosen, ids=[one.name.replace(" / ", "-").replace(" ", "_") for one in chosen])
+        names = [one.name.replace(" / ", "-").replace(" ", "_") for one in chosen]
+        every = 1 if "faults" in metafunc.config.getoption("markexpr") else 2
+        metafunc.parametrize("cell", one_in(every, chosen), ids=names)
 
 
 @pytest.mark.slow

@@ -20,11 +20,12 @@ from ddefuzz.findings.model import Finding, stamp, summary_of
 from tests.findings.arbitrary_findings import START
 from tests.findings.kill_writers import SIGNATURES, sighting_at
 from tests.findings.servers import new_database
+from tests.parameters import one_in
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=one_in(2, ("postgresql", "sqlite")))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'f.db'}"

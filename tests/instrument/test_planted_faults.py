@@ -11,6 +11,7 @@ from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import CallableSubject, Run, Semantics, Stage
 from ddefuzz.execute.subject import case_ids
 from ddefuzz.instrument.events import Place
+from tests.parameters import one_in
 
 CALLS = str(Path(__file__).with_name("unbacked_calls.py"))
 SITES = 50
@@ -29,7 +30,7 @@ def sites(stage: Stage) -> tuple[tuple[Place, str], ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", [pytest.param("export", marks=pytest.mark.long), "export-strict", "compile"])
+@pytest.mark.parametrize("stage", one_in(3, ("export-strict", "export", "compile")))
 def test_a_planted_fault_is_blamed_on_its_site(stage: Stage) -> None:
     """Compile evaluates nearly all guards of the others: of these, a part is taken."""
     assert len(sites(stage)) >= SITES

@@ -248,6 +248,7 @@ def violated(function: str, *names: PropertyName) -> dict[str, Violation]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_planted_wrong_keys_are_found_with_the_smallest_tensors() -> None:
     in_this_process = [name for name in PROPERTIES if name != "same-in-other-process"]
     found = violated("forgets_strides", *in_this_process)

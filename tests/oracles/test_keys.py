@@ -66,6 +66,7 @@ def test_bad_input_is_one_line(words: list[str], said: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_violation_is_stored_shown_replayed_and_minimized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def key(tensor):\n    return tensor.dtype, tensor.dim(), str(tensor.layout)\n")

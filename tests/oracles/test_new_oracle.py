@@ -186,6 +186,7 @@ def in_folder(folder: Path, more: dict[str, str], *words: str) -> subprocess.Com
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_oracle_with_its_own_stage_is_one_file_and_one_line(said: Said) -> None:
     title = "is called again: "
     assert "toy (a program calls an op of ATen twice)" in " ".join(said["run --help"][1].split())

@@ -30,6 +30,9 @@ from ddefuzz.oracles.table import kinds, oracle_of
 from tests.oracles.planted_kinds import CODE, NOT_PLANTED, PLANTS, InWorker, Planted, lost, seen
 
 GOLDEN = Path(__file__).parent / "golden"
+COSTLY = {"key-differs-by-process", "slow-export"}
+"""Kinds whose faults need more than 10 CPU seconds."""
+
 INNER = 20
 """How many frames of a stack a golden file keeps."""
 
@@ -90,7 +93,7 @@ def pool() -> Iterator[Pool]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", PLANTS)
+@pytest.mark.parametrize("kind", [pytest.param(one, marks=pytest.mark.long if one in COSTLY else ()) for one in PLANTS])
 def test_a_planted_fault_shows_the_kind(
     kind: Kind, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

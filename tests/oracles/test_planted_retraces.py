@@ -16,6 +16,7 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.program import Trial, judge_run
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.sizes import CALL_SIZES
+from tests.parameters import one_in
 
 PROGRAM = """\
 # ddefuzz program v1
@@ -133,7 +134,7 @@ FAULTS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.plant.__name__)
+@pytest.mark.parametrize("fault", one_in(2, FAULTS), ids=lambda fault: fault.plant.__name__)
 def test_a_fault_after_export_is_found_and_named(fault: Fault, monkeypatch: Patch) -> None:
     run = Run(ProgramSubject(PROGRAM), fault.stage, calls=CALL_SIZES)
     healthy = judge_run(Trial(run, NAMES))

@@ -44,6 +44,7 @@ from tests.oracles.planted_relations import (
     inductor_asks_for_hints,
     name_of_size,
 )
+from tests.parameters import one_in
 
 HEADER = "# ddefuzz program v1\n# inputs: "
 NOT_ROW_WISE = ROWS.replace("torch.relu(x)", "x.cumsum(0)")
@@ -82,9 +83,7 @@ def test_without_a_fault_nothing_differs(stage: Stage, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "stage", [pytest.param(stage, marks=pytest.mark.long if at % 3 else ()) for at, stage in enumerate(FAULTS)]
-)
+@pytest.mark.parametrize("stage", one_in(3, FAULTS))
 def test_a_planted_fault_is_found_named_minimized_and_shown(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

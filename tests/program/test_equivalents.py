@@ -37,6 +37,7 @@ from ddefuzz.program.evaluate import evaluate, materialize, run_step
 from ddefuzz.program.model import Program, expressions
 from ddefuzz.program.sizes import at_data_size
 from ddefuzz.program.text import print_function, print_program
+from tests.parameters import one_in
 
 OF_PROGRAMS: tuple[MakeVariants, ...] = (
     made_static,
@@ -104,7 +105,7 @@ def programs() -> list[Program]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", OF_PROGRAMS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", one_in(2, OF_PROGRAMS), ids=lambda make: make.__name__)
 def test_a_variant_means_the_same(make: MakeVariants, programs: list[Program]) -> None:
     number = 0
     for program in programs:

@@ -183,17 +183,19 @@ RETURNS = "called = ended(Captured(), call_inputs(), 0)"
     [
         ("crash-in-call", "called = ended(os.kill, (os.getpid(), 11), 0)", 1, {"captured": "ends the process"}),
         ("crash-in-call", "before = os.kill(os.getpid(), 11)", 3, {"capture": "ends the process"}),
-        (
+        pytest.param(
             "crash-in-call",
             "called = ended(lambda: [None for _ in iter(int, 1)], (), 0)",
             3,
             {"captured": "does not end"},
+            marks=pytest.mark.long,
         ),
-        (
+        pytest.param(
             "timeout-in-call",
             "called = ended(lambda: [None for _ in iter(int, 1)], (), 0)",
             1,
             {"captured": "does not end"},
+            marks=pytest.mark.long,
         ),
         (
             "timeout-in-call",

@@ -124,6 +124,7 @@ def test_a_script_shows_its_finding(tmp_path: Path, scripts: tuple[Finding, ...]
     assert {name: result for name, (code, result) in results.items() if code != 1} == {}
 
 
+@pytest.mark.long
 def test_the_script_of_a_crash_reports_it_and_the_snippet_ends_its_process(tmp_path: Path) -> None:
     seen = {"captured": "ends the process"}
     for forked in (False, True):

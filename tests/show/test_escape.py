@@ -267,6 +267,7 @@ def test_bash_reads_the_words() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=3000)
 @given(texts, texts)
 def test_a_page_of_all_places_of_markdown_has_nothing_of_the_text(text: str, other: str) -> None:

@@ -106,6 +106,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_command_names_the_ops_to_sweep(url: str) -> None:
     shown = CliRunner().invoke(command, ["siblings", "dde-8ea7", "--db", url], catch_exceptions=False)
     assert "torch/_refs/__init__.py" in shown.stdout
