@@ -28,6 +28,8 @@ CONTROL: tuple[OpSpec, ...] = (
        x=SOME, f=body(a="x[:2]"), g=body(a="x[:2]", like="f")),
     op("torch.cond(x.sum() > 0, lambda: x.sin(), lambda: x.cos() + 1)", x=SOME),
     op("torch.cond(x[n].sum() > 0, lambda: x[n].sin(), lambda: x[n] + 1)", x=SOME, n=Size(0, At("x", 0, -1))),
+    op("torch.cond(x.sum() > 0, lambda a: f, lambda a: g, (x[n],))",
+       x=SOME, n=Size(0, At("x", 0, -1)), f=body(a="x[0]"), g=body(a="x[0]", like="f")),
     op("torch.while_loop(lambda i, a: i < x.shape[0], lambda i, a: (i + 1, a * 0.5), (0, x))", x=SOME),
     op("torch.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a + 1), (0, x))", x=SOME, n=Size(0, 4)),
     op("torch.cond(x.sum() > 0, lambda a: a[a > 0], lambda a: f, (x,))",
