@@ -48,6 +48,15 @@ INLINED: tuple[InlinedFunction, ...] = (
         "at::is_expandable_to",
         "aten/src/ATen/ExpandUtils.h: `size != target && size != 1`, checked before `sum_to`",
     ),
+    *(
+        InlinedFunction(
+            f"c10::SymbolicShapeMeta::compute_strides_like_channels_last_{dims}",
+            "guard_bool operator",
+            f"c10::is_channels_last_strides_{dims}_{rank}",
+            "c10/core/MemoryFormat.h: `sizes[d] == 0`, `strides[d] < min`, `sizes[d] > 1`; the caller compares nothing",
+        )
+        for dims, rank in (("2d", "s4"), ("3d", "s5"))
+    ),
     InlinedFunction(
         "at::native::group_norm",
         "guard_bool operator==",
@@ -85,6 +94,13 @@ INLINED: tuple[InlinedFunction, ...] = (
         "aten/src/ATen/native/TensorAdvancedIndexing.cpp: `index.numel()`, its first line; stacks do not name it",
     ),
 )
+
+
+ASSERTING: Final[dict[str, str]] = {
+    "aten/src/ATen/EmptyTensor.h": "at::detail::check_size_nonnegative",
+    "aten/src/ATen/native/Resize.h": "at::native::checkInBoundsForStorage",
+}
+"""The only function of a header that asserts something of sizes. An assertion has a file and a line, and no stack."""
 
 
 class SameDecision(NamedTuple):

@@ -15,7 +15,7 @@ from ddefuzz.classify.cause import Classification
 from ddefuzz.classify.evidence import failing_ops
 from ddefuzz.classify.failure import Failure, decisive
 from ddefuzz.classify.plumbing import is_framework
-from ddefuzz.classify.site import function_name, inside_tracer, native_call
+from ddefuzz.classify.site import frame_name, function_name, inside_tracer, native_call
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CallEnd
 from ddefuzz.instrument.events import Frame, RaisedError
@@ -137,7 +137,7 @@ def _by_python(classified: Classification, raised: RaisedError, frame: Frame) ->
 def _by_native(classified: Classification, raised: RaisedError, frame: Frame) -> ExpectedFailure:
     frames = native_call(raised.native)
     inside = (function_name(one.function) for one in frames[: _last(frame, frames)])
-    facts = _facts(classified, function_name(frame.function), raised.expression)
+    facts = _facts(classified, frame_name(frame.function), raised.expression)
     return ExpectedFailure("by_native", facts, _with(NATIVE_INTERNAL, inside))
 
 

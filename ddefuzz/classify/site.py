@@ -119,8 +119,11 @@ def function_name(printed: str) -> str:
     plumbing it is the batching rule, which is inlined.
     """
     batched = _BATCHED.search(printed)
-    if batched:
-        return batched[1]
+    return batched[1] if batched else frame_name(printed)
+
+
+def frame_name(printed: str) -> str:
+    """The name of the function that a frame has, also if it is vmap's plumbing: what stand-alone scripts see."""
     name = _CLONE.sub("", printed).replace(_ANONYMOUS, _ANONYMOUS.translate(_AWAY))
     name = _OPERATOR.sub(lambda match: match[0].translate(_AWAY), name)
     name = _without_templates(name).partition("(")[0]

@@ -252,6 +252,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if self.given_title:
             return self.given_title
         title = title_of(self.signature, self.cause, self.evidence, self.shown_ops)
+        if ", out=" in (self.minimal or "") and (op := next(iter(self.shown_ops), "")) and title.startswith(op):
+            title = f"{op} with out={title.removeprefix(op)}"
         if options := _OPTIONS.search(self.minimal or ""):
             title += f", with {options[1]}"
         if self.data_dependent is not False or self.control is None:

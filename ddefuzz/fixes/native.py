@@ -29,6 +29,10 @@ _NATIVE: Final = "aten/src/ATen/native"
 FILES: Final[dict[str, str]] = {
     "torch::autograd::generated::details::": "torch/csrc/autograd/FunctionsManual.cpp",
     "c10::SymbolicShapeMeta::": "c10/core/SymbolicShapeMeta.cpp",
+    "c10::is_channels_last_strides_2d_s4": "c10/core/MemoryFormat.h",
+    "c10::is_channels_last_strides_3d_s5": "c10/core/MemoryFormat.h",
+    "at::detail::check_size_nonnegative": "aten/src/ATen/EmptyTensor.h",
+    "at::native::checkInBoundsForStorage": "aten/src/ATen/native/Resize.h",
     "sdp::check_": f"{_NATIVE}/transformers/sdp_utils_cpp.h",
     "aten::": f"{_NATIVE}/native_functions.yaml",
     "Tensor.__getitem__": "torch/csrc/autograd/python_variable_indexing.cpp",

@@ -323,20 +323,21 @@ def _span_at(code: CodeType, offset: int) -> Span | None:
 def _decided_at(names: Sequence[str], spans: Sequence[Span | None]) -> Span | None:
     """The span of the value that the last of these instructions tests.
 
-    The span of the jump at a clause of `a or b` may cover the whole expression. The clause is the code before
-    the jump, and before the instructions that prepare one.
+    The span of the jump at a clause of `a or b` may cover the whole expression, and at one of `a or (b and c)` it may
+    be that of `a`. The clause is the code before the jump, and before the instructions that prepare one.
     """
     span = spans[-1]
     if "JUMP" not in names[-1] and names[-1] != "TO_BOOL":
         return span
     before = next((at for at in reversed(range(len(names) - 1)) if names[at] not in BEFORE_A_JUMP), None)
     clause = None if before is None else spans[before]
-    return clause if span is not None and clause is not None and _is_within(clause, span) else span
+    return clause if span is not None and clause is not None and _is_in_or_after(clause, span) else span
 
 
-def _is_within(part: Span, whole: Span) -> bool:
-    starts = (whole.line or 0, whole.column or 0) <= (part.line or 0, part.column or 0)
-    return starts and (part.end_line or 0, part.end_column or 0) <= (whole.end_line or 0, whole.end_column or 0)
+def _is_in_or_after(part: Span, other: Span) -> bool:
+    start, end = (part.line or 0, part.column or 0), (part.end_line or 0, part.end_column or 0)
+    other_end = other.end_line or 0, other.end_column or 0
+    return ((other.line or 0, other.column or 0) <= start and end <= other_end) or other_end <= start
 
 
 def _render(raw: RawFrame) -> Frame:

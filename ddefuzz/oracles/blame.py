@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from ddefuzz.classify.aliases import ASSERTING
 from ddefuzz.classify.anchor import expression_shape, relation, short_anchor
 from ddefuzz.classify.chain import Location, op_name
 from ddefuzz.classify.evidence import called
@@ -22,6 +23,7 @@ from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.classify.site import python_site
 from ddefuzz.execute.protocol import (
     CHEAP_TO_CALL,
+    DECOMPOSED,
     Call,
     CallableSubject,
     Observation,
@@ -324,7 +326,8 @@ def at_maker(constraint: Constraint) -> Location:
     if constraint.place.language == "C++":
         what = f"in {site.function}" if site.function else relation(text)
         frame = Frame(constraint.place.file, constraint.place.line, "")
-        return Location(Site("C++", None, frame.file), frame, f"{constraint.kind} {what}")
+        function = ASSERTING.get(frame.file, frame.file)
+        return Location(Site("C++", None, function), frame, f"{constraint.kind} {what}")
     what = short_anchor(frame) if is_framework(frame) else expression_shape(text)
     return Location(site, frame, f"{constraint.kind} {what}")
 
@@ -390,12 +393,15 @@ def other_stage(seen: OracleInput, call: Call, stage: Stage, runner: Runner) -> 
 
 def cheapest(seen: OracleInput, shows: Shows, runner: Runner) -> tuple[OracleInput, Call]:
     """The first call that shows a failure, in the cheapest stage that shows it: AOTAutograd captures what inductor
-    compiles, and few experiments are allowed in inductor (`MOST_SLOW`).
+    compiles, and with inductor's decompositions it makes the ops that inductor gets. Few experiments are allowed in
+    inductor (`MOST_SLOW`).
     """
     call = next(call for call in seen.observation.calls if shows(seen, call))
-    again = other_stage(seen, call, "aot", runner) if seen.observation.stage == "inductor" else None
-    shown = again is not None and shows(again, again.observation.calls[0])
-    return (again, again.observation.calls[0]) if again is not None and shown else (seen, call)
+    for stage in ("aot", DECOMPOSED) if seen.observation.stage == "inductor" else ():
+        again = other_stage(seen, call, stage, runner)
+        if again is not None and shows(again, again.observation.calls[0]):
+            return again, again.observation.calls[0]
+    return seen, call
 
 
 def guard_of_dynamo(seen: OracleInput, call: Call, shows: Shows, runner: Runner) -> Location | None:

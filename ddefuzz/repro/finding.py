@@ -431,7 +431,7 @@ def _config(finding: Finding, stage: Stage) -> list[str]:
         lines += [
             f"torch._dynamo.config.capture_{what} = True" for what in ("scalar_outputs", "dynamic_output_shape_ops")
         ]
-    if (finding.site.function or "").startswith("c10::SymbolicShapeMeta::"):
+    if (finding.site.function or "").startswith(("c10::SymbolicShapeMeta::", "c10::is_channels_last_strides_")):
         # A guard of a tensor's own sizes and strides: a fake tensor from the cache does not evaluate it.
         lines.append("torch._dynamo.config.fake_tensor_cache_enabled = False")
     if stage == "cpp-wrapper":

@@ -178,6 +178,7 @@ def clauses(x: torch.Tensor, decide: Callable[[Any], Any]) -> Any:
         (lambda n: 1 if n == 5 and n > 3 else 2, "n == 5"),
         (lambda n: not n < 5, "not n < 5"),
         (lambda n: 2 < n < 5, "2 < n < 5"),
+        (lambda n: 1 if n is None or (n is not None and n > 3) else 0, "n > 3"),
     ],
 )
 @pytest.mark.parametrize("traced", [False, True], ids=["real", "traced"])
