@@ -37,12 +37,26 @@ def native_anchor(raised: RaisedError) -> str:
 
 
 def bound_op(native: tuple[Frame, ...]) -> str:
-    """The op whose Python binding contains the native call that guards, such as `chunk`; empty if there is none."""
+    """The op whose Python binding contains the native call that guards, such as `chunk`; empty if there is none.
+
+    A binding asks a tensor that is given for an int for its `__index__`: the op is that of the binding.
+    """
+    names = [function_name(frame.function) for frame in native]
     for frame in native_call(native):
-        match = _BOUND_OP.match(function_name(frame.function))
-        if match:
-            return match[1] or match[2]
+        if op := _bound(function_name(frame.function)):
+            around = [name for name in names if not name.startswith(_UNPACKS)]
+            at = around.index(_INDEX) if _INDEX in around else 0
+            return (op == "index_scalar" and at > 0 and _bound(around[at - 1])) or op
     return ""
+
+
+_INDEX = "torch::autograd::THPVariable_index_scalar"
+_UNPACKS = "THPUtils_unpack"
+
+
+def _bound(name: str) -> str:
+    match = _BOUND_OP.match(name)
+    return (match[1] or match[2]) if match else ""
 
 
 def python_anchor(frame: Frame) -> str:

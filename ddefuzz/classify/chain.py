@@ -42,6 +42,9 @@ _SCHEMA = re.compile(r"\b(\w+::\w+)\(.*\) -> ")
 """The schema of an op as C++ messages quote it."""
 
 _VOLATILE = re.compile(r"0x[0-9a-f]+|\b[usz]+f?\d+\b|\bL\['\w+'\](?:\[\d+\])*|local_name='\w+'|\d+|(?:/[\w.+-]+)+/")
+_OPERANDS = re.compile(r"(?<=unsupported operand type\(s\) for )([^:]+): .*")
+"""Which types an operator is given differs between programs."""
+
 _OWN = f"{Path(__file__).parents[1]}{os.sep}"
 _CALLS_KERNELS = f"{_OWN}execute{os.sep}together.py"
 
@@ -187,8 +190,8 @@ def _raised_at(exception: ExceptionInfo) -> Site:
 
 
 def lasting(message: str) -> str:
-    """The first line of a message without what changes from run to run: numbers, symbols, addresses and folders."""
-    return " ".join(_VOLATILE.sub("…", message.strip().partition("\n")[0]).split())
+    """The first line of a message without what changes from run to run: numbers, symbols, addresses, folders, types."""
+    return " ".join(_VOLATILE.sub("…", _OPERANDS.sub(r"\1", message.strip().partition("\n")[0])).split())
 
 
 def _from_torch(file: str) -> str:

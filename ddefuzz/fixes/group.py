@@ -67,7 +67,8 @@ def grouped(findings: Iterable[Finding], known: Iterable[Fix] = ()) -> tuple[Fix
         members = [one for name in fix.findings if (one := everything.get(name))]
         groups[fix.id] = replace(fix, **_facts(members))
         if fix.doubts:
-            groups[fix.id] = replace(fix_of(fix.id, members), label="in doubt", torch=fix.torch, doubts=fix.doubts)
+            kept = {"form": fix.form, "change": fix.change, "torch": fix.torch, "doubts": fix.doubts}
+            groups[fix.id] = replace(fix_of(fix.id, members), label="in doubt", **kept)
         taken |= dict.fromkeys(fix.findings, fix.id)
     made: dict[str, list[Finding]] = {}
     for finding in open_:
@@ -154,6 +155,7 @@ def fix_of(name: str, members: Sequence[Finding]) -> Fix:
         change=_change(first),
         torch=answers.torch if answers is not None else "",
         evidence=evidence_of(answers) if answers is not None and answers.tallies else (),
+        doubts=(RARE,) if is_of_rare_sizes(first) else (),
         file=file_of(first.site),
         **_facts(members),
     )
@@ -180,11 +182,21 @@ def label_of(finding: Finding) -> Label:
     answers = finding.answers
     if answers is None:
         return "untested idea"
+    if is_of_rare_sizes(finding):
+        return "in doubt"
     is_right = answers.verdict in RIGHT and (answers.patch is None or answers.patch.is_right)
-    if finding.site.language != "Python" and answers.verdict in _GIVEN:
-        is_rare = usual_truth(finding.expression) == (not _GIVEN[answers.verdict])
-        is_right &= not is_rare  # else all sizes would take the branch of rare ones
     return "backed by forced answers" if is_right else "untested idea"
+
+
+RARE: Final = "The answer is not the truth of the guard at usual sizes: all sizes would take the branch of rare ones."
+
+
+def is_of_rare_sizes(finding: Finding) -> bool:
+    """Whether a guard of C++ would get the answer that is its truth at rare sizes alone. Of Python it is tried."""
+    answers = finding.answers
+    if answers is None or finding.site.language == "Python" or answers.verdict not in _GIVEN:
+        return False
+    return usual_truth(finding.expression) == (not _GIVEN[answers.verdict])
 
 
 def why_none(finding: Finding) -> tuple[str, ...]:
@@ -226,10 +238,7 @@ def _change(finding: Finding) -> str:
     if finding.kind != "dde" or answers is None:
         return native_change(finding.site, finding.anchor, "needs SymInt") if finding.cause == "int-required" else ""
     if finding.site.language != "Python":
-        agree = {row.answer: row.agrees for row in answers.tallies if not row.clause}
-        is_redundant = agree.get("True") == agree.get("False")
-        usual = usual_truth(finding.expression)
-        return native_change(finding.site, finding.anchor, answers.verdict, usual, is_redundant=is_redundant)
+        return native_change(finding.site, finding.anchor, answers.verdict, usual_truth(finding.expression))
     if (patch := _patch(finding)) is not None:
         return f"`{finding.anchor}` becomes `{' '.join(patch.code.split())}`"
     form = _form(finding)

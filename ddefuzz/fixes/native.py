@@ -111,12 +111,10 @@ def is_of_torch(file: str) -> bool:
     return not Path(file).is_absolute() and ".." not in Path(file).parts
 
 
-def native_change(
-    site: Site, anchor: str, verdict: Verdict, usual: bool | None = None, *, is_redundant: bool = True
-) -> str:
+def native_change(site: Site, anchor: str, verdict: Verdict, usual: bool | None = None) -> str:
     """What becomes of the guard of a C++ function, or of an op's schema, in a sentence. Empty if no answer is known.
 
-    If both answers are right, it gets that of `usual` sizes. `is_redundant` says that both agree at the same sizes.
+    If both answers are right, it gets that of `usual` sizes.
     """
     if anchor.startswith("guard_float"):
         return f"{site} takes a Scalar or a tensor for float: a schema has no type for symbolic floats"
@@ -143,9 +141,7 @@ def native_change(
     if macro is None:
         is_refuted = verdict == "no answer is right for all sizes"
         return f"in {site}, {spelled} is not evaluated: a symbolic form" if is_refuted else ""
-    is_either = verdict == "either answer here" and is_redundant
-    redundant = "; both answers agree, so see first whether the test can go" if is_either else ""
-    return f"in {site}, {spelled} becomes `{macro.format(asked)}`{redundant}"
+    return f"in {site}, {spelled} becomes `{macro.format(asked)}`"
 
 
 def python_number(anchor: str, *, of_tensor: bool) -> str:

@@ -134,10 +134,9 @@ def verified(
     assert best is not None
     patches, result, later = best
     first = job.findings[0]
-    tried = " and ".join(f"`{' '.join(patch.code.split())}`" for patch in patches)
     if result.doubts or not job.request.test:
         doubts = result.doubts or ("no test in PyTorch's style can show it",)
-        return _refuted(job, torch, (f"Of what was tried in a copy of torch, {tried} comes closest:", *doubts))
+        return _refuted(job, torch, doubts, patches)
     texts: dict[str, tuple[str, str]] = {}
     for patch in patches:
         texts[patch.file] = texts.get(patch.file, (patch.before,))[0], patch.after
@@ -187,10 +186,11 @@ def wider_test(finding: Finding, fix_id: str, calls: Calls, files: Mapping[str, 
     return test_text(finding, fix_id)
 
 
-def _refuted(job: Job, torch: str, doubts: tuple[str, ...]) -> Fix:
-    """The group as it was before any change was tried, with what speaks against the best one."""
+def _refuted(job: Job, torch: str, doubts: tuple[str, ...], patches: Sequence[Patch] = ()) -> Fix:
+    """The group as it was, with the change that comes closest, and what speaks against it."""
     members = [one for one in job.findings if one.id not in job.fix.later]
-    return replace(fix_of(job.fix.id, members), label="in doubt", torch=torch, doubts=doubts)
+    fix = replace(fix_of(job.fix.id, members), label="in doubt", torch=torch, doubts=doubts)
+    return replace(fix, form=patches[0].form, change=_change(members[0].anchor, patches)) if patches else fix
 
 
 def _change(anchor: str, patches: Sequence[Patch]) -> str:

@@ -583,6 +583,11 @@ def _channels_last(x: Tensor, keep: Tensor) -> Any:
     return x[keep].T[None, :, None].to(memory_format=torch.channels_last) + x[keep][:, :1]
 
 
+@case("channels-last-3d", "the same for five dims", X, KEEP)
+def _channels_last_3d(x: Tensor, keep: Tensor) -> Any:
+    return x[keep].T[None, :, None, None].to(memory_format=torch.channels_last_3d) + x[keep][:, :1]
+
+
 @case("cat-batched", "a batching rule", X, KEEP)
 def _cat_batched(x: Tensor, keep: Tensor) -> Any:
     return torch.vmap(torch.cat)((torch.zeros(3, torch.nonzero(keep).shape[0] + 1), x[:3]))

@@ -204,7 +204,7 @@ def test_a_refuted_change_is_no_idea_if_nothing_else_names_one() -> None:
             "`a > b` of a SymInt becomes `TORCH_GUARD_OR_TRUE(a.sym_gt(b))`",
         ),
         ("guard_bool operator!=", "torch._check here", "becomes `TORCH_SYM_CHECK(a.sym_ne(b), …)`"),
-        ("guard_bool operator==", "either answer here", "see first whether the test can go"),
+        ("guard_bool operator==", "either answer here", "becomes `TORCH_GUARD_OR_FALSE(a.sym_eq(b))`"),
         ("guard_bool", "no answer is right for all sizes", "is not evaluated: a symbolic form"),
         ("guard_float", "needs SymInt", "takes a Scalar or a tensor for float"),
         ("guard_int", "needs SymInt", "reads sizes as c10::SymInt"),
@@ -214,18 +214,16 @@ def test_a_change_of_native_code_is_a_text(anchor: str, verdict: Verdict, text: 
     assert text in native_change(DIFF, anchor, verdict)
 
 
-def test_either_answer_is_that_of_usual_sizes_and_redundant_only_where_both_agree_alike() -> None:
-    change = native_change(DIFF, "guard_bool operator>", "either answer here", True, is_redundant=False)
+def test_either_answer_is_that_of_usual_sizes() -> None:
+    change = native_change(DIFF, "guard_bool operator>", "either answer here", True)
     assert change.endswith("becomes `TORCH_GUARD_OR_TRUE(a.sym_gt(b))`")
 
 
 @pytest.mark.parametrize(
     ("verdict", "label"),
-    [("guard_or_true here", "untested idea"), ("guard_or_false here", "backed by forced answers")],
+    [("guard_or_true here", "in doubt"), ("guard_or_false here", "backed by forced answers")],
 )
-def test_an_answer_that_sends_all_sizes_to_the_branch_of_rare_ones_is_an_untested_idea(
-    verdict: Verdict, label: str
-) -> None:
+def test_an_answer_that_sends_all_sizes_to_the_branch_of_rare_ones_is_in_doubt(verdict: Verdict, label: str) -> None:
     raised = RaisedError("Eq(u0, 0)", "guard_bool", Place("C++", "x.cpp", 1), ())
     failure = Failure("dde", Observation("aot", EXPLICIT, "fail", raised=raised), "")
     (fix,) = grouped([replace(found(1, DIFF, "guard_bool operator==", answered(verdict)), failure=failure)])
