@@ -7,9 +7,10 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from itertools import dropwhile, islice
 
 from ddefuzz import syntax
-from ddefuzz.classify.site import function_name, native_call
+from ddefuzz.classify.site import WITHOUT_NAMESPACE, function_name, native_call
 from ddefuzz.instrument.events import Frame, RaisedError
 from ddefuzz.program.expressions import ROOTS, is_mapped
 from ddefuzz.program.modules import MODULE_METHODS
@@ -41,21 +42,28 @@ def bound_op(native: tuple[Frame, ...]) -> str:
 
     A binding asks a tensor that is given for an int for its `__index__`: the op is that of the binding.
     """
-    names = [function_name(frame.function) for frame in native]
     for frame in native_call(native):
-        if op := _bound(function_name(frame.function)):
-            around = [name for name in names if not name.startswith(_UNPACKS)]
-            at = around.index(_INDEX) if _INDEX in around else 0
-            return (op == "index_scalar" and at > 0 and _bound(around[at - 1])) or op
+        if op := _bound(frame):
+            return (_around(native) or op) if op == _INDEX else op
     return ""
 
 
-_INDEX = "torch::autograd::THPVariable_index_scalar"
-_UNPACKS = "THPUtils_unpack"
+_INDEX = "index_scalar"
 
 
-def _bound(name: str) -> str:
-    match = _BOUND_OP.match(name)
+def _around(native: tuple[Frame, ...]) -> str:
+    """The op whose binding asked a tensor for its `__index__`; empty if Python did."""
+    outward = dropwhile(lambda frame: _bound(frame) != _INDEX, reversed(native))
+    for frame in islice(outward, 1, None):
+        if op := _bound(frame):
+            return op
+        if (name := function_name(frame.function)).isidentifier() and not name.startswith(WITHOUT_NAMESPACE):
+            return ""  # a function of CPython
+    return ""
+
+
+def _bound(frame: Frame) -> str:
+    match = _BOUND_OP.match(function_name(frame.function))
     return (match[1] or match[2]) if match else ""
 
 
