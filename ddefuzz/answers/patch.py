@@ -460,7 +460,8 @@ def _argument(source: Source, condition: ast.expr, node: ast.expr) -> Iterator[C
     for the truth of the clause that is decided, and no clause keeps another one from raising (`x is None or …`).
     """
     whole = []
-    if isinstance(condition, ast.BoolOp | ast.UnaryOp):
+    is_chained = isinstance(condition, ast.Compare) and len(condition.ops) > 1
+    if is_chained or isinstance(condition, ast.BoolOp | ast.UnaryOp):
         whole = [Change("torch._check", condition, truth(source, condition))]
     if (
         isinstance(condition, ast.BoolOp)

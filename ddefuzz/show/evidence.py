@@ -147,6 +147,14 @@ def verdicts_line(shown: Iterable[str | None]) -> str:
     return "; ".join(f"{name}: {meaning}" for name, meaning in VERDICTS.items() if name in names)
 
 
+def _to_change(finding: Finding) -> str:
+    """Who has to change what. Where no rule knows the cause, what a review has decided."""
+    is_reviewed = finding.state in {"triaged", "reported", "fix-pending"}
+    if finding.cause == "unclassified" and is_reviewed:
+        return "PyTorch: the code at the site. A person has read it"
+    return MEANINGS[finding.cause].fix
+
+
 def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
     """Names and values. A value is empty if it is not known."""
     begun, ended = ((time or "")[:16].replace("T", " ") for time in (finding.first_seen, finding.last_seen))
@@ -159,7 +167,7 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("kind", finding.kind),
         ("severity", row_of(finding.kind).severity),
         ("cause", f"{finding.cause}: {MEANINGS[finding.cause].meaning}"),
-        ("what to change", MEANINGS[finding.cause].fix),
+        ("what to change", _to_change(finding)),
         ("site", f"{finding.site} ({finding.site.language})"),
         ("code at the site", finding.anchor),
         ("guard in", ":".join(map(str, native_place(finding) or ()))),

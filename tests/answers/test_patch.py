@@ -217,6 +217,8 @@ def test_a_condition_of_a_check_is_passed_unevaluated() -> None:
     )
     form, text = code("torch._check(not (a == 0 and b != 0))", "not (a == 0 and b != 0)")[0]
     assert text == f"{IMPORT} sym_and torch._check(torch.sym_not(sym_and(a == 0, b != 0)))"
+    form, text = code("torch._check(0 <= n <= a, msg)", "0 <= n <= a")[0]
+    assert (form, text) == ("torch._check", f"{IMPORT} sym_and torch._check(sym_and(0 <= n, n <= a), msg)")
 
 
 def test_what_is_inside_of_a_clause_is_checked_if_the_other_clauses_hold() -> None:

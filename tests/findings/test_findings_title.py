@@ -15,8 +15,10 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
+from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import Finding, title_of
 from ddefuzz.findings.textform import read_findings
+from ddefuzz.show.evidence import facts_of
 from tests.findings.arbitrary_findings import CHUNK, failure_of
 
 
@@ -184,3 +186,11 @@ def test_titles_of_committed_findings_have_the_fact(name: str, end: str) -> None
 def test_no_two_committed_findings_share_a_title() -> None:
     titles = Counter(one.title for one in COMMITTED.values())
     assert [title for title, number in titles.items() if number > 1] == []
+
+
+@pytest.mark.parametrize(("state", "said"), [("new", "a person has to read it"), ("triaged", "A person has read it")])
+def test_what_to_change_is_known_after_a_review_if_no_rule_knows_the_cause(state: State, said: str) -> None:
+    failure = error("internal-error", "TypeError", "an integer is required")
+    signature = Signature("internal-error", CXX, "TypeError")
+    finding = Finding(id=signature.key, signature=signature, cause="unclassified", failure=failure, state=state)
+    assert dict(facts_of(finding))["what to change"].endswith(said)
