@@ -24,6 +24,8 @@ class Fix(NamedTuple):
 
 
 UNPATCHED: Final = {
+    "torch.tensor([s[ragged_idx - 1] for s in sizes], device=values.device)": "C++ reads the sizes as ints",
+    "math.erf(x / math.sqrt(2.0))": "Python's math reads a float",
     "float(fan_in + fan_out)": "math.sqrt of it needs a float, too",
     (
         "torch._C._nn.cross_entropy_loss(input, target, weight, _Reduction.get_enum(reduction), ignore_index, "
@@ -485,7 +487,6 @@ FIXES: Final = (
         "torch/_refs/__init__.py:unbind: torch.squeeze(s, dim) for s in torch.tensor_split(t, t.shape[dim], d",
     ),
     Fix("torch/_refs/nn/functional/__init__.py", "channel_shuffle", "input.numel() == 0", "False", PASSES),
-    Fix("torch/_subclasses/fake_impls.py", "_compute_stride", "tensor_d == 0", "True", PASSES),
     Fix("torch/masked/_ops.py", "_input_mask", "mask.shape != input.shape", "False", PASSES),
     Fix("torch/nn/functional.py", "_unpool_output_size", "min_size < output_size[d] < max_size", "True", PASSES),
     Fix("torch/nn/functional.py", "_verify_batch_size", "size_prods == 1", "False", PASSES),
@@ -872,5 +873,23 @@ FIXES: Final = (
         "eps < 0.0",
         "False",
         "torch/nn/functional.py:batch_norm: return torch.batch_norm( input, weight, bias, running_m",
+    ),
+    Fix("torch/nested/_internal/ops.py", "raggedness_matches", "ns == s", "True", PASSES),
+    Fix("torch/nn/init.py", "_no_grad_trunc_normal_", "mask.any()", "False", PASSES),
+    Fix(
+        "torch/distributed/tensor/_ops/utils.py",
+        "normalize_dim",
+        "dim >= 0",
+        "True",
+        "RuntimeError: Expected all pytree.tree_leaves of (args, kwargs) to be graphable types, but",
+    ),
+    Fix("torch/distributions/mixture_same_family.py", "__init__", "size1 != 1", "False", PASSES),
+    Fix("torch/masked/_ops.py", "median", "torch.isnan(output).any()", "False", PASSES),
+    Fix(
+        "torch/_subclasses/fake_impls.py",
+        "_compute_stride",
+        "maybe_guard_or_true(old_stride[tensor_d - 1] != tensor_numel * chunk_base_stride)",
+        "True",
+        PASSES,
     ),
 )
