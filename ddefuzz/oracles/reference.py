@@ -172,7 +172,7 @@ REFERENCES: tuple[Reference, ...] = (
               "at::meta::structured_hash_tensor::meta", "avoidable"),
     Reference("a memory format", "compile", 'x: Float32[Tensor, "2 2 2 u0"]',
               "x.to(memory_format=torch.channels_last)",
-              "c10::SymbolicShapeMeta::compute_strides_like_channels_last_2d", "avoidable"),
+              "c10::is_channels_last_strides_2d_s4", "avoidable"),
     Reference("C++ of a batched tensor", "export", MATRIX, "torch.vmap(torch.cat)((x,))",
               "at::native::cat_should_skip_tensor", "avoidable"),
     Reference("C++ in a backward pass", "aot", VECTOR + " grad", "torch.cumprod(x, 0)",
