@@ -82,7 +82,9 @@ def test_a_size_that_becomes_a_number_is_named(stage: Stage, sizes: str, tmp_pat
     assert finding.cause == "int-required"
     assert finding.data_dependent
     number = len(sizes.split(", "))
-    assert finding.title.startswith("torch.inner: at::native::inner_out makes torch.compile compile again: Eq(s")
+    assert finding.title.startswith(
+        "torch.inner with out=: at::native::inner_out makes torch.compile compile again: Eq(s"
+    )
     assert finding.title.endswith(f": compiles {number} times at sizes {sizes}; {number - 1} would do")
 
     assert finding.evidence is not None
