@@ -112,6 +112,7 @@ def without_costs(result: CaseResult | LostTask) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_case_observed_first_last_and_alone_is_the_same() -> None:
     cases = list(range(6))
     with Pool(1) as pool:

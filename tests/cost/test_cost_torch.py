@@ -98,6 +98,7 @@ def create_unbacked_symint(self, *args, **kwargs):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_planted_slow_function_is_named() -> None:
     api, file = torch_api.SYMBOL_MAKERS[0], torch_api.SYMBOLIC_SHAPES_FILE.paths[0]
     names: dict[str, Any] = {"inner": api.get()}

@@ -103,6 +103,7 @@ def test_each_called_case_is_repeated_if_no_other_oracle_is_chosen() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_quadratic_pass_in_the_hook_is_named() -> None:
     with quadratic():
         (judged,) = judge_program(TEXT, ("grow",), (EXPLICIT,), observe, oracles=NAMES)

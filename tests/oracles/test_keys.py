@@ -126,6 +126,7 @@ MORE = (
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_scripts_of_planted_key_functions_show_it_without_ddefuzz(tmp_path: Path) -> None:
     """All in one process each would take minutes, so one process runs all of them."""
     wrong = {"asks_sizes": "GuardOnDataDependentSymNode", "returns_list": "TypeError"}

@@ -133,6 +133,7 @@ def test_a_lowering_that_falls_back_for_unbacked_sizes_is_named() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_script_shows_the_planted_lowering(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     plant = "from tests.oracles.planted_lowering import falling_back\nPLANTED = falling_back()\nPLANTED.__enter__()\n"

@@ -65,6 +65,7 @@ CASES: list[tuple[str, Stage, str, str]] = [
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_verdicts_of_cases(tmp_path: Path) -> None:
     (tmp_path / "cases.py").write_text(MODULE)
 
