@@ -88,8 +88,8 @@ def list_(
     Labels:
       verified                  made in a copy of torch, and tested there
       backed by forced answers  an answer of the guard was forced, and results agree with eager; not compiled
-      untested idea             it follows from the cause, and nothing was run
-      in doubt                  made in a copy of torch, or read, and something speaks against it
+      untested idea             it follows from the cause, or from answers that leave it open; not tried
+      in doubt                  tried in a copy of torch, answered or read, and something speaks against it
     """
     findings, fixes = _loaded(db, folder)
     listed = [fix for fix in fixes if not labels or fix.label in labels]

@@ -35,8 +35,8 @@ Label: TypeAlias = Literal["verified", "backed by forced answers", "untested ide
 
 verified                  it was made in a copy of torch, and nothing that was run there speaks against it
 backed by forced answers  an answer of the guard was forced, and the results agree with eager; the change is not made
-untested idea             it follows from the cause of the finding, and nothing was run
-in doubt                  it was made in a copy of torch, or read, and something speaks against it: its doubts
+untested idea             it follows from the cause, or from answers that leave it open; it was not tried
+in doubt                  it was tried in a copy of torch, answered or read, and something speaks against it: its doubts
 """
 
 LABELS: Final[tuple[Label, ...]] = ("verified", "backed by forced answers", "untested idea", "in doubt")

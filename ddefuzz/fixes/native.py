@@ -36,7 +36,6 @@ FILES: Final[dict[str, str]] = {
     "sdp::check_": f"{_NATIVE}/transformers/sdp_utils_cpp.h",
     "aten::": f"{_NATIVE}/native_functions.yaml",
     "Tensor.__getitem__": "torch/csrc/autograd/python_variable_indexing.cpp",
-    "Tensor.__index__": METHODS,
     "Tensor.__setitem__": "torch/csrc/autograd/python_variable_indexing.cpp",
     "at::is_expandable_to": "aten/src/ATen/ExpandUtils.h",
     "at::expand_outplace": "aten/src/ATen/ExpandUtils.h",

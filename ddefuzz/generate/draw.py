@@ -344,7 +344,7 @@ def attempt(lockstep: Lockstep, choices: Choices, op: OpSpec) -> bool:
     return True
 
 
-GENERATOR_VERSION: Final = 14
+GENERATOR_VERSION: Final = 13
 """Raised when the code of `generate` or of a campaign's guide changes the program of an index. Tables have a digest."""
 
 FOCUS_BYTES: Final = 2

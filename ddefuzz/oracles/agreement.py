@@ -39,7 +39,7 @@ def locate(failure: Failure, seen: OracleInput, runner: Runner) -> Location:
     """The guard whose true value fixes the result, if its fallback was not the true value; else what made an assertion
     of inductor that is not true; else the part of inductor without which the result is right, or the fake kernel that
     says something wrong of a value of the graph; else the op of the first wrong value. Strides that are wrong in
-    inductor, but right in AOTAutograd's capture, are inductor's doing.
+    inductor, but right in AOTAutograd's capture, also decomposed, are inductor's doing.
     """
     only_layout = failure.kind == "wrong-layout"
 
